@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What must a byte store provide? Submit a read of one expert part, learn once how it ended.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "coli/contracts/names_itself.hpp"
+#include "coli/core/error.hpp"
+#include "coli/core/ids.hpp"
+
+namespace coli {
+
+/// The three matrices of a routed expert, in the order that compute wants them.
+enum class Part : std::uint8_t { gate, up, down };
+inline constexpr std::size_t kParts = 3;
+
+/// Demand reads go before prefetch reads, whatever order they were submitted in.
+enum class Urgency : std::uint8_t { demand, prefetch };
+
+/// Where the bytes of one part lie: `bytes` bytes at `offset` of file number `file` of the model's split set.
+struct Extent {
+  std::uint32_t file;
+  std::uint64_t offset;
+  std::uint64_t bytes;
+};
+
+/// A read that was asked for. Tickets are unique within a store's life.
+struct ReadTicket {
+  std::uint64_t value;
+  friend constexpr auto operator<=>(ReadTicket, ReadTicket) = default;
+};
+
+/// How a read ended. On success `data` points at the extent's first byte inside the destination (direct reads cover
+/// the extent with aligned blocks, so it may lie past the start); a memory store points at its own bytes.
+struct Completion {
+  ReadTicket ticket;
+  Result<const std::byte*> data;
+};
+
+/// How destinations must be aligned and how much longer than the extent they must be (0 where nothing is copied).
+struct StoreAlignment {
+  std::size_t alignment;
+  std::size_t slack;
+};
+
+template <class S>
+concept SubmitsReads = requires(S s, ExpertKey key, Part part, std::span<std::byte> destination, Urgency urgency) {
+  { s.submit(key, part, destination, urgency) } -> std::same_as<Result<ReadTicket>>;
+};
+template <class S>
+concept ReportsCompletions = requires(S s) {
+  { s.poll() } -> std::same_as<std::optional<Completion>>;  // never blocks
+  { s.wait() } -> std::same_as<std::optional<Completion>>;  // blocks while something is outstanding; nothing: none is
+};
+template <class S>
+concept CancelsReads = requires(S s, ReadTicket t) { { s.cancel(t) } -> std::same_as<void>; };
+template <class S>
+concept StatesAlignment = requires(const S s) { { s.alignment() } noexcept -> std::same_as<StoreAlignment>; };
+
+/// Laws (check_store_laws<S>()): every ticket completes exactly once, cancelled ones too (then with
+/// Errc::interrupted); short reads are resumed; errors name file, offset, layer and expert; nothing touches a
+/// destination after its completion was returned. One thread at a time calls a store; it may be any thread.
+template <class S>
+concept ExpertStore = NamesItself<S> && SubmitsReads<S> && ReportsCompletions<S> && CancelsReads<S> && StatesAlignment<S>;
+
+template <class S>
+consteval bool require_expert_store() {
+  static_assert(NamesItself<S>, "ExpertStore: add  static constexpr FixedName name{\"...\"}");
+  static_assert(SubmitsReads<S>, "ExpertStore: add  Result<ReadTicket> submit(ExpertKey, Part, std::span<std::byte> destination, Urgency)");
+  static_assert(ReportsCompletions<S>, "ExpertStore: add  std::optional<Completion> poll()  and  wait()");
+  static_assert(CancelsReads<S>, "ExpertStore: add  void cancel(ReadTicket)");
+  static_assert(StatesAlignment<S>, "ExpertStore: add  StoreAlignment alignment() const noexcept");
+  return true;
+}
+
+}  // namespace coli
