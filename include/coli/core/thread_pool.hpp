@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who computes? A small fork-join pool: one region at a time, the caller is worker 0.
+//
+// A decode step opens some 250 regions of 10-500 microseconds each, so workers spin briefly before they sleep: a
+// futex wake alone costs as much as a small region. Regions may not nest and must not throw.
+// Results never depend on the number of workers: tasks write to places of their own.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace coli {
+
+/// Tells the core that this is a spin loop.
+inline void spin_pause() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+class ThreadPool {
+ public:
+  explicit ThreadPool(unsigned n_workers) : n_workers_(std::max(n_workers, 1U)) {
+    threads_.reserve(n_workers_ - 1);
+    for (unsigned worker = 1; worker < n_workers_; ++worker) threads_.emplace_back([this, worker] { serve(worker); });
+  }
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+  ~ThreadPool() {
+    stop_.store(true, std::memory_order_relaxed);
+    generation_.fetch_add(1, std::memory_order_release);
+    generation_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  unsigned n_workers() const noexcept { return n_workers_; }
+
+  /// Calls `fn(worker)` once on each worker, 0 <= worker < n_workers(); returns when all have returned.
+  template <class Fn>
+  void run(Fn&& fn) {
+    if (n_workers_ == 1) {
+      fn(0U);
+      return;
+    }
+    context_ = const_cast<void*>(static_cast<const void*>(std::addressof(fn)));
+    call_ = [](void* context, unsigned worker) { (*static_cast<std::remove_reference_t<Fn>*>(context))(worker); };
+    busy_.store(n_workers_ - 1, std::memory_order_relaxed);
+    generation_.fetch_add(1, std::memory_order_release);
+    generation_.notify_all();
+    fn(0U);
+    for (unsigned spins = 0; busy_.load(std::memory_order_acquire) != 0; ++spins) {
+      if (spins < kSpins) spin_pause();
+      else std::this_thread::yield();
+    }
+  }
+
+  /// Calls `fn(task, worker)` for each 0 <= task < n_tasks; idle workers take the next one.
+  template <class Fn>
+  void for_each(std::size_t n_tasks, Fn&& fn) {
+    if (n_workers_ == 1 || n_tasks <= 1) {
+      for (std::size_t task = 0; task < n_tasks; ++task) fn(task, 0U);
+      return;
+    }
+    std::atomic<std::size_t> next{0};
+    run([&](unsigned worker) {
+      for (std::size_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < n_tasks;) fn(task, worker);
+    });
+  }
+
+ private:
+  static constexpr unsigned kSpins = 20'000;  // about 0.2-0.5 ms: longer than the serial parts between two regions
+
+  void serve(unsigned worker) {
+    std::uint32_t seen = 0;
+    for (;;) {
+      for (unsigned spins = 0; generation_.load(std::memory_order_acquire) == seen; ++spins) {
+        if (spins < kSpins) spin_pause();
+        else generation_.wait(seen, std::memory_order_acquire);
+      }
+      seen = generation_.load(std::memory_order_acquire);
+      if (stop_.load(std::memory_order_relaxed)) return;
+      call_(context_, worker);
+      busy_.fetch_sub(1, std::memory_order_release);
+    }
+  }
+
+  const unsigned n_workers_;
+  std::vector<std::thread> threads_;
+  alignas(64) std::atomic<std::uint32_t> generation_{0};
+  alignas(64) std::atomic<unsigned> busy_{0};
+  std::atomic<bool> stop_{false};
+  void (*call_)(void*, unsigned) = nullptr;
+  void* context_ = nullptr;
+};
+
+}  // namespace coli
