@@ -15,9 +15,10 @@ namespace coli {
 /// function of the calls it sees, so that a replay decides exactly as the engine did.
 struct EvictionShape {
   std::uint32_t slots;    // capacity of this size class
-  std::uint32_t layers;   // layers that hold experts
+  std::uint32_t layers;   // one past the highest LayerId that a key may carry
   std::uint32_t experts;  // per layer
   std::uint32_t top_k;
+  std::uint32_t cycle = 0;  // slots that one token touches in this size class: its layers x top_k
 };
 
 /// Asked by a policy about one slot: may it go? False for leased and in-flight slots.
@@ -27,25 +28,38 @@ struct Evictable {
 };
 
 template <class P>
-concept ObservesFill = requires(P p, SlotId s, ExpertKey k) { { p.on_fill(s, k) } noexcept -> std::same_as<void>; };
+concept ObservesFill = requires(P p, SlotId s, ExpertKey k) {
+  { p.on_fill(s, k) } noexcept -> std::same_as<void>;
+};
 template <class P>
-concept ObservesHit = requires(P p, SlotId s, ExpertKey k) { { p.on_hit(s, k) } noexcept -> std::same_as<void>; };
+concept ObservesHit = requires(P p, SlotId s, ExpertKey k) {
+  { p.on_hit(s, k) } noexcept -> std::same_as<void>;
+};
 template <class P>
-concept ObservesErase = requires(P p, SlotId s, ExpertKey k) { { p.on_erase(s, k) } noexcept -> std::same_as<void>; };
+concept ObservesErase = requires(P p, SlotId s, ExpertKey k) {
+  { p.on_erase(s, k) } noexcept -> std::same_as<void>;  // evicted, or its read failed
+};
 template <class P>
-concept ChoosesVictim =
-    requires(P p, const Evictable& may_go, ExpertKey incoming) { { p.victim(may_go, incoming) } noexcept -> std::same_as<std::optional<SlotId>>; };
+concept ChoosesVictim = requires(P p, const Evictable& may_go, ExpertKey incoming) {
+  { p.victim(may_go, incoming) } noexcept -> std::same_as<std::optional<SlotId>>;
+};
 template <class P>
-concept Resets = requires(P p) { { p.reset() } noexcept -> std::same_as<void>; };
+concept Resets = requires(P p) {
+  { p.reset() } noexcept -> std::same_as<void>;
+};
 /// Optional: told once per token (decode) or chunk (prefill), before its first layer.
 template <class P>
-concept ObservesTick = requires(P p) { { p.on_tick() } noexcept -> std::same_as<void>; };
+concept ObservesTick = requires(P p) {
+  { p.on_tick() } noexcept -> std::same_as<void>;
+};
 
 /// Laws (check_eviction_laws<P>()): never names a slot that may not go; names one whenever one may; deterministic;
 /// misses >= Belady's; works for 0, 1, 2 and top_k slots.
+/// A slot is filled at the moment that a miss is given it, in the order of the group, not when its bytes arrive: so
+/// decisions don't depend on I/O order. Until its lease ends it is pinned.
 template <class P>
-concept EvictionPolicy = NamesItself<P> && std::constructible_from<P, EvictionShape> && ObservesFill<P> && ObservesHit<P> &&
-                         ObservesErase<P> && ChoosesVictim<P> && Resets<P>;
+concept EvictionPolicy = NamesItself<P> && std::constructible_from<P, EvictionShape> && ObservesFill<P> &&
+                         ObservesHit<P> && ObservesErase<P> && ChoosesVictim<P> && Resets<P>;
 
 template <class P>
 consteval bool require_eviction_policy() {

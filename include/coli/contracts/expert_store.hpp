@@ -2,11 +2,13 @@
 // What must a byte store provide? Submit a read of one expert part, learn once how it ended.
 #pragma once
 
+#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "coli/contracts/names_itself.hpp"
 #include "coli/core/error.hpp"
@@ -17,6 +19,10 @@ namespace coli {
 /// The three matrices of a routed expert, in the order that compute wants them.
 enum class Part : std::uint8_t { gate, up, down };
 inline constexpr std::size_t kParts = 3;
+constexpr std::string_view name_of(Part part) {
+  constexpr std::string_view names[kParts]{"gate", "up", "down"};
+  return names[static_cast<std::size_t>(part)];
+}
 
 /// Demand reads go before prefetch reads, whatever order they were submitted in.
 enum class Urgency : std::uint8_t { demand, prefetch };
@@ -26,6 +32,7 @@ struct Extent {
   std::uint32_t file;
   std::uint64_t offset;
   std::uint64_t bytes;
+  friend constexpr auto operator<=>(const Extent&, const Extent&) = default;
 };
 
 /// A read that was asked for. Tickets are unique within a store's life.
@@ -41,10 +48,12 @@ struct Completion {
   Result<const std::byte*> data;
 };
 
-/// How destinations must be aligned and how much longer than the extent they must be (0 where nothing is copied).
+/// What destinations must look like: aligned, and longer than the extent by `slack`. All zero where the store hands
+/// out its own bytes: then nothing is copied and destinations are ignored.
 struct StoreAlignment {
   std::size_t alignment;
   std::size_t slack;
+  constexpr bool copies() const noexcept { return alignment != 0; }
 };
 
 template <class S>
@@ -52,27 +61,47 @@ concept SubmitsReads = requires(S s, ExpertKey key, Part part, std::span<std::by
   { s.submit(key, part, destination, urgency) } -> std::same_as<Result<ReadTicket>>;
 };
 template <class S>
-concept ReportsCompletions = requires(S s) {
-  { s.poll() } -> std::same_as<std::optional<Completion>>;  // never blocks
-  { s.wait() } -> std::same_as<std::optional<Completion>>;  // blocks while something is outstanding; nothing: none is
+concept ReportsCompletions = requires(S s, std::chrono::milliseconds patience) {
+  { s.poll() } -> std::same_as<std::optional<Completion>>;          // never blocks
+  { s.wait(patience) } -> std::same_as<std::optional<Completion>>;  // nothing: none came in time, or none is due
 };
 template <class S>
-concept CancelsReads = requires(S s, ReadTicket t) { { s.cancel(t) } -> std::same_as<void>; };
+concept CancelsReads = requires(S s, ReadTicket t) {
+  { s.cancel(t) } -> std::same_as<void>;
+};
 template <class S>
-concept StatesAlignment = requires(const S s) { { s.alignment() } noexcept -> std::same_as<StoreAlignment>; };
+concept PromotesReads = requires(S s, ReadTicket t) {
+  { s.promote(t) } -> std::same_as<void>;  // a prefetch that is now demanded; no effect once it is under way
+};
+template <class S>
+concept StatesAlignment = requires(const S s) {
+  { s.alignment() } noexcept -> std::same_as<StoreAlignment>;
+};
 
-/// Laws (check_store_laws<S>()): every ticket completes exactly once, cancelled ones too (then with
-/// Errc::interrupted); short reads are resumed; errors name file, offset, layer and expert; nothing touches a
-/// destination after its completion was returned. One thread at a time calls a store; it may be any thread.
+/// Laws (check_store_laws<S>()): every ticket completes exactly once, cancelled ones too (with Errc::interrupted where
+/// the read had not ended before); short reads are resumed; errors name file, offset, layer and expert; nothing touches
+/// a destination after its completion was returned. Any thread may call at any time: wait() holds up nobody's submit().
 template <class S>
-concept ExpertStore = NamesItself<S> && SubmitsReads<S> && ReportsCompletions<S> && CancelsReads<S> && StatesAlignment<S>;
+concept ExpertStore = NamesItself<S> && SubmitsReads<S> && ReportsCompletions<S> && CancelsReads<S> &&
+                      PromotesReads<S> && StatesAlignment<S>;
+
+/// Optional: told once, before the first read, of the memory that all destinations will lie in, so that it can be
+/// registered with the kernel. Refusal is not an error: the store goes on without, and says so in its notes.
+template <class S>
+concept AdoptsDestinations = requires(S s, std::span<std::byte> region) {
+  { s.adopt(region) } -> std::same_as<void>;
+};
 
 template <class S>
 consteval bool require_expert_store() {
   static_assert(NamesItself<S>, "ExpertStore: add  static constexpr FixedName name{\"...\"}");
-  static_assert(SubmitsReads<S>, "ExpertStore: add  Result<ReadTicket> submit(ExpertKey, Part, std::span<std::byte> destination, Urgency)");
-  static_assert(ReportsCompletions<S>, "ExpertStore: add  std::optional<Completion> poll()  and  wait()");
+  static_assert(
+      SubmitsReads<S>,
+      "ExpertStore: add  Result<ReadTicket> submit(ExpertKey, Part, std::span<std::byte> destination, Urgency)");
+  static_assert(ReportsCompletions<S>,
+                "ExpertStore: add  std::optional<Completion> poll()  and  wait(std::chrono::milliseconds)");
   static_assert(CancelsReads<S>, "ExpertStore: add  void cancel(ReadTicket)");
+  static_assert(PromotesReads<S>, "ExpertStore: add  void promote(ReadTicket)");
   static_assert(StatesAlignment<S>, "ExpertStore: add  StoreAlignment alignment() const noexcept");
   return true;
 }
