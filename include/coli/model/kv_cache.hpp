@@ -6,14 +6,13 @@
 #include <cstdint>
 #include <string_view>
 
+#include "coli/contracts/cpu_kernels.hpp"
 #include "coli/core/accountant.hpp"
 #include "coli/core/buffer.hpp"
 #include "coli/core/bytes.hpp"
 #include "coli/core/error.hpp"
 
 namespace coli {
-
-enum class KvFormat : std::uint8_t { f32, f16 };
 
 constexpr std::string_view name_of(KvFormat f) { return f == KvFormat::f32 ? "f32" : "f16"; }
 constexpr std::size_t value_bytes(KvFormat f) { return f == KvFormat::f32 ? 4 : 2; }
@@ -27,13 +26,6 @@ struct KvShape {
 
   constexpr std::uint64_t head_bytes() const { return std::uint64_t{capacity} * head_dim * value_bytes(format); }
   constexpr Bytes bytes() const { return Bytes{head_bytes()} * (std::uint64_t{2} * n_layers * n_kv_heads); }
-};
-
-/// Keys and values of one KV head of one layer: two arrays [capacity, head_dim] of `format`.
-struct KvHead {
-  std::byte* keys;
-  std::byte* values;
-  KvFormat format;
 };
 
 /// Owns all keys and values. A head's positions are adjacent, so that attention streams through memory.

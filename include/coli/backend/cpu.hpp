@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// How does a CPU run a layer? A kernel set spread over a worker pool.
+//
+// Threads never change bits: matrix products are split by output rows, attention by (token, KV head), experts by
+// expert, and every sum that crosses those lines is taken by one worker in a fixed order.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "coli/contracts/cpu_kernels.hpp"
+#include "coli/core/buffer.hpp"
+#include "coli/core/error.hpp"
+#include "coli/core/thread_pool.hpp"
+#include "coli/moe/expert_ffn.hpp"
+#include "coli/moe/routing.hpp"
+
+namespace coli {
+
+/// What a backend must hold scratch for.
+struct BackendShape {
+  std::uint32_t max_tokens;   // of one forward pass
+  std::uint32_t widest;       // longest row of any trunk matrix
+  std::uint32_t expert_ffn;
+  std::uint32_t context;      // positions
+};
+
+/// One product of a group that shares its input: out [n_tokens, matrix.n_rows].
+struct MatmulOutput {
+  const Matrix* matrix;
+  float* out;
+};
+
+template <CpuKernels Kernels>
+class CpuBackend {
+ public:
+  static constexpr FixedName name = Kernels::name;
+  using KernelSet = Kernels;
+
+  CpuBackend(Kernels kernels, unsigned n_threads) : kernels_(std::move(kernels)), pool_(std::make_unique<ThreadPool>(n_threads)) {}
+
+  const Kernels& kernels() const noexcept { return kernels_; }
+  ThreadPool& pool() noexcept { return *pool_; }
+
+  /// Bytes that `reserve` will take: the planner asks the same question.
+  Bytes scratch_bytes(const BackendShape& shape) const { return layout(shape).total; }
+
+  /// Takes all scratch at once; nothing is allocated afterwards. Errors: over_budget.
+  Result<void> reserve(Accountant& accountant, const BackendShape& shape) {
+    const ScratchLayout at = layout(shape);
+    COLI_TRY(memory, Buffer::allocate(accountant, MemoryClass::scratch, at.total));
+    scratch_ = std::move(memory);
+    at_ = at;
+    activations_.resize(shape.max_tokens);
+    outs_.resize(std::size_t{shape.max_tokens} * kMostOutputs);
+    return {};
+  }
+
+  /// x [n, dim] -> out [n, dim], each row by its own root mean square.
+  void rmsnorm(const float* x, std::uint32_t n, std::uint32_t dim, const float* weight, float epsilon, float* out) {
+    split(n, std::size_t{n} * dim, [&](std::uint32_t row) {
+      kernels_.rmsnorm(x + std::size_t{row} * dim, weight, dim, epsilon, out + std::size_t{row} * dim);
+    });
+  }
+
+  /// Products of x [n, n_cols] with up to three matrices; one region, so one barrier.
+  void matmul(std::initializer_list<MatmulOutput> outputs, const float* x, std::uint32_t n) {
+    const std::uint32_t n_cols = outputs.begin()->matrix->n_cols;
+    bool quantise = false;
+    for (const MatmulOutput& o : outputs) quantise = quantise || kernels_.quantises(o.matrix->format);
+    prepare_activations(x, n, n_cols, quantise);
+
+    struct Piece {
+      const Matrix* matrix;
+      float* const* outs;
+      std::uint32_t chunk;   // rows
+      std::size_t first;     // task
+    };
+    std::array<Piece, kMostOutputs> pieces{};
+    std::size_t n_pieces = 0, n_tasks = 0;
+    for (const MatmulOutput& o : outputs) {
+      float** outs = outs_.data() + n_pieces * n;
+      for (std::uint32_t t = 0; t < n; ++t) outs[t] = o.out + std::size_t{t} * o.matrix->n_rows;
+      const std::uint32_t chunk = row_chunk(*o.matrix);
+      pieces[n_pieces++] = {o.matrix, outs, chunk, n_tasks};
+      n_tasks += (o.matrix->n_rows + chunk - 1) / chunk;
+    }
+    pool_->for_each(n_tasks, [&](std::size_t task, unsigned) {
+      std::size_t p = n_pieces - 1;
+      while (task < pieces[p].first) --p;
+      const Piece& piece = pieces[p];
+      const auto begin = static_cast<std::uint32_t>((task - piece.first) * piece.chunk);
+      const std::uint32_t end = std::min(begin + piece.chunk, piece.matrix->n_rows);
+      kernels_.matmul_rows(*piece.matrix, begin, end, activations_.data(), n, piece.outs);
+    });
+  }
+
+  /// heads [n, n_heads, head_dim] in place; table [n, head_dim]: cosines then sines of each token's position.
+  void rope(float* heads, std::uint32_t n, std::uint32_t n_heads, std::uint32_t head_dim, const float* table) {
+    split(n, std::size_t{n} * n_heads * head_dim, [&](std::uint32_t t) {
+      for (std::uint32_t h = 0; h < n_heads; ++h)
+        kernels_.rope(heads + (std::size_t{t} * n_heads + h) * head_dim, table + std::size_t{t} * head_dim, head_dim);
+    });
+  }
+
+  /// Writes keys and values [n, n_kv_heads, head_dim] at positions first.. of each head of a layer.
+  template <class HeadOf>
+  void store_kv(const HeadOf& head_of, const float* keys, const float* values, std::uint32_t first, std::uint32_t n, std::uint32_t n_kv_heads,
+                std::uint32_t head_dim) {
+    split(n, std::size_t{n} * n_kv_heads * head_dim, [&](std::uint32_t t) {
+      for (std::uint32_t h = 0; h < n_kv_heads; ++h) {
+        const KvHead head = head_of(h);
+        const std::size_t value_bytes = head.format == KvFormat::f32 ? 4 : 2;
+        const std::size_t at = (std::size_t{first} + t) * head_dim * value_bytes;
+        const std::size_t from = (std::size_t{t} * n_kv_heads + h) * head_dim;
+        kernels_.kv_write(keys + from, head_dim, head.format, head.keys + at);
+        kernels_.kv_write(values + from, head_dim, head.format, head.values + at);
+      }
+    });
+  }
+
+  /// queries [n, n_heads, head_dim] -> out, token t over positions 0 .. first + t (causal).
+  template <class HeadOf>
+  void attend(const HeadOf& head_of, const float* queries, std::uint32_t first, std::uint32_t n, std::uint32_t n_heads, std::uint32_t n_kv_heads,
+              std::uint32_t head_dim, float scale, float* out) {
+    const std::uint32_t heads_per_kv = n_heads / n_kv_heads;
+    pool_->for_each(std::size_t{n} * n_kv_heads, [&](std::size_t task, unsigned worker) {
+      const auto t = static_cast<std::uint32_t>(task / n_kv_heads);
+      const auto kv_head = static_cast<std::uint32_t>(task % n_kv_heads);
+      for (std::uint32_t h = kv_head * heads_per_kv; h < (kv_head + 1) * heads_per_kv; ++h) {
+        const std::size_t at = (std::size_t{t} * n_heads + h) * head_dim;
+        kernels_.attend({queries + at, head_of(kv_head), first + t + 1, head_dim, scale, out + at,
+                         scratch_.as<float>(at_.attend_floats, at_.attend + worker * at_.attend_floats * sizeof(float)).data()});
+      }
+    });
+  }
+
+  void swiglu(const float* gate, const float* up, std::uint32_t n, std::uint32_t dim, float* out) {
+    split(n, std::size_t{n} * dim, [&](std::uint32_t t) {
+      const std::size_t at = std::size_t{t} * dim;
+      kernels_.swiglu(gate + at, up + at, dim, out + at);
+    });
+  }
+
+  /// x += y, both [n, dim].
+  void add(const float* y, std::uint32_t n, std::uint32_t dim, float* x) {
+    split(n, std::size_t{n} * dim, [&](std::uint32_t t) { kernels_.add(y + std::size_t{t} * dim, dim, x + std::size_t{t} * dim); });
+  }
+
+  /// Sets the input that `experts` reads: x [n, dim]. Quantised once a token, not once an expert.
+  void expert_input(const float* x, std::uint32_t n, std::uint32_t dim, bool quantise) { prepare_activations(x, n, dim, quantise); }
+  bool quantises(Format format) const { return kernels_.quantises(format); }
+
+  /// Computes the experts of one group lease as they become ready; out rows [n_tokens * top_k, hidden].
+  /// `matrices_of(ready)` says where a ready expert's weights are. Errors: whatever the lease reports.
+  template <class Lease, class MatricesOf>
+  Result<void> experts(Lease& lease, const ExpertBatches& batches, const MatricesOf& matrices_of, float* out) {
+    std::vector<Result<void>> outcome(pool_->n_workers());
+    pool_->run([&](unsigned worker) {
+      const ExpertScratch scratch = expert_scratch(worker);
+      for (;;) {
+        auto next = lease.next();
+        if (!next) {
+          outcome[worker] = std::move(next).error();
+          return;
+        }
+        if (!*next) return;
+        expert_ffn(kernels_, matrices_of(**next), batches.uses_of((*next)->key.expert), activations_.data(), out, scratch);
+      }
+    });
+    for (Result<void>& o : outcome)
+      if (!o) return std::move(o);
+    return {};
+  }
+
+  /// x [n, dim] += sum over ranks, in rank order, of weights [n, top_k] times rows [n * top_k, dim].
+  void combine(const float* rows, const Routing& routing, std::uint32_t dim, float* x) {
+    split(routing.n_tokens, std::size_t{routing.n_tokens} * routing.top_k * dim, [&](std::uint32_t t) {
+      kernels_.add_weighted(rows + std::size_t{t} * routing.top_k * dim, routing.weights_of(t).data(), routing.top_k, dim, x + std::size_t{t} * dim);
+    });
+  }
+
+ private:
+  static constexpr std::size_t kMostOutputs = 3;       // q, k, v
+  static constexpr std::size_t kWorthAThread = 16384;  // elements of a cheap row operation that repay a region
+
+  struct ScratchLayout {
+    std::size_t quantised = 0, attend = 0, attend_floats = 0, experts = 0, expert_bytes = 0, ffn = 0;
+    Bytes total{};
+  };
+
+  static constexpr std::size_t align64(std::size_t n) { return (n + 63) & ~std::size_t{63}; }
+
+  ScratchLayout layout(const BackendShape& shape) const {
+    ScratchLayout at;
+    at.ffn = shape.expert_ffn;
+    at.attend = align64(kernels_.quantised_bytes(shape.widest)) * shape.max_tokens;
+    at.attend_floats = align64(kernels_.attend_scratch(shape.context) * sizeof(float)) / sizeof(float);
+    at.experts = at.attend + at.attend_floats * sizeof(float) * pool_->n_workers();
+    at.expert_bytes = align64(std::size_t{kExpertPass} * shape.expert_ffn * sizeof(float)) * 2 +
+                      align64(kernels_.quantised_bytes(shape.expert_ffn)) * kExpertPass;
+    at.total = Bytes{at.experts + at.expert_bytes * pool_->n_workers()};
+    return at;
+  }
+
+  ExpertScratch expert_scratch(unsigned worker) const {
+    const std::size_t floats = align64(std::size_t{kExpertPass} * at_.ffn * sizeof(float));
+    std::byte* base = scratch_.data() + at_.experts + worker * at_.expert_bytes;
+    return {reinterpret_cast<float*>(base), reinterpret_cast<float*>(base + floats), base + 2 * floats};
+  }
+
+  void prepare_activations(const float* x, std::uint32_t n, std::uint32_t n_cols, bool quantise) {
+    const std::size_t stride = align64(kernels_.quantised_bytes(n_cols));
+    for (std::uint32_t t = 0; t < n; ++t)
+      activations_[t] = {x + std::size_t{t} * n_cols, quantise ? scratch_.data() + at_.quantised + t * stride : nullptr};
+    if (!quantise) return;
+    split(n, std::size_t{n} * n_cols, [&](std::uint32_t t) {
+      kernels_.quantise(activations_[t].values, n_cols, scratch_.data() + at_.quantised + t * stride);
+    });
+  }
+
+  /// Rows a task takes: enough tasks to even out a busy machine, each long enough to stream from memory.
+  std::uint32_t row_chunk(const Matrix& matrix) const {
+    constexpr std::uint32_t kTasksPerWorker = 8;
+    constexpr std::uint64_t kLeastBytes = 64 * kKiB;
+    const std::uint64_t row = std::max<std::uint64_t>(row_bytes(matrix.format, matrix.n_cols), 1);
+    std::uint64_t rows = (matrix.n_rows + kTasksPerWorker * pool_->n_workers() - 1) / (kTasksPerWorker * pool_->n_workers());
+    rows = std::max(rows, kLeastBytes / row + 1);
+    constexpr std::uint64_t tile = Kernels::kRowTile;
+    return static_cast<std::uint32_t>((rows + tile - 1) / tile * tile);
+  }
+
+  /// Calls fn(row) for each row: on the pool where the work repays it, else here.
+  template <class Fn>
+  void split(std::uint32_t n, std::size_t elements, Fn&& fn) {
+    if (n == 1 || elements < kWorthAThread) {
+      for (std::uint32_t i = 0; i < n; ++i) fn(i);
+    } else {
+      pool_->for_each(n, [&](std::size_t i, unsigned) { fn(static_cast<std::uint32_t>(i)); });
+    }
+  }
+
+  Kernels kernels_;
+  std::unique_ptr<ThreadPool> pool_;
+  Buffer scratch_;
+  ScratchLayout at_{};
+  std::vector<Activation> activations_;
+  std::vector<float*> outs_;
+};
+
+}  // namespace coli
