@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -77,6 +78,30 @@ constexpr std::optional<Format> format_named(std::string_view name) {
 /// Bytes of a row of `values` values in a format; 0 where the row is not whole blocks.
 constexpr std::uint64_t row_bytes(Format tag, std::uint64_t values) {
   return visit_format(tag, [&]<class F>() { return bytes_for<F>(values); });
+}
+
+/// A set of formats at run time: what a compile-time `formats<...>` becomes where a file's header is checked.
+class FormatSet {
+ public:
+  template <QuantFormat... Fs>
+  static constexpr FormatSet of(formats<Fs...>) {
+    FormatSet set;
+    ((set.bits_ |= 1U << static_cast<unsigned>(*format_named(Fs::name.view()))), ...);
+    return set;
+  }
+  static constexpr FormatSet all() { return of(all_formats{}); }
+  constexpr bool contains(Format tag) const { return (bits_ >> static_cast<unsigned>(tag) & 1U) != 0; }
+
+ private:
+  std::uint32_t bits_ = 0;
+};
+
+/// "F32, F16, Q8_0": for messages.
+inline std::string names_of(FormatSet set) {
+  std::string text;
+  for (std::size_t i = 0; i < kFormats; ++i)
+    if (set.contains(static_cast<Format>(i))) text += (text.empty() ? "" : ", ") + std::string(name_of(static_cast<Format>(i)));
+  return text;
 }
 
 }  // namespace coli
