@@ -31,4 +31,14 @@ inline void rope(float* x, std::size_t n_heads, std::size_t head_dim, std::uint6
   }
 }
 
+/// The same turn of one head from a table of the position's cosines, then sines [head_dim / 2 each].
+inline void rope_from_table(float* head, const float* cos_sin, std::size_t head_dim) noexcept {
+  const std::size_t half = head_dim / 2;
+  for (std::size_t i = 0; i < half; ++i) {
+    const double a = head[i], b = head[i + half], cosine = cos_sin[i], sine = cos_sin[half + i];
+    head[i] = static_cast<float>(a * cosine - b * sine);
+    head[i + half] = static_cast<float>(b * cosine + a * sine);
+  }
+}
+
 }  // namespace coli::ref

@@ -59,7 +59,7 @@ concept CpuKernels = NamesItself<K> && requires(const K k, const Matrix& matrix,
   { k.attend(job) } -> std::same_as<void>;
   { k.swiglu(in, in, n, out) } -> std::same_as<void>;
   { k.add(in, n, out) } -> std::same_as<void>;                        // out += x
-  { k.add_weighted(outs, in, n, n, out) } -> std::same_as<void>;      // out += sum over ranks, in rank order: (rows, weights, n_rows, n, out)
+  { k.add_weighted(in, in, n, n, out) } -> std::same_as<void>;        // out += sum over rows, in order: (rows [n_rows, n], weights, n_rows, n, out)
   { k.matmul_id(format) } -> std::convertible_to<std::string>;        // which kernel multiplies this format
 };
 
