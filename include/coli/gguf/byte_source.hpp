@@ -70,8 +70,11 @@ class ByteSource {
   std::span<const std::byte> memory() const noexcept { return memory_; }
   std::uint64_t bytes_read() const noexcept { return bytes_read_; }
 
-  /// Fills `into` from `offset`; the range must lie within size(). Errors: io, with the offset.
+  /// Fills `into` from `offset`. Errors: io, with the offset, also for a range beyond size(). One thread at a time.
   Result<void> read(std::uint64_t offset, std::span<std::byte> into) {
+    if (offset > size_ || into.size() > size_ - offset)
+      return Error{Errc::io, "cannot read " + std::to_string(into.size()) + " bytes at offset " +
+                                 std::to_string(offset) + ": there are only " + std::to_string(size_)};
     bytes_read_ += into.size();
     if (in_memory()) {
       if (!into.empty()) std::memcpy(into.data(), memory_.data() + offset, into.size());
@@ -80,10 +83,11 @@ class ByteSource {
     while (!into.empty()) {
       const ::ssize_t got = ::pread(fd_, into.data(), into.size(), static_cast<off_t>(offset));
       if (got < 0 && errno == EINTR) continue;
-      if (got < 0) return Error{Errc::io, "cannot read at offset " + std::to_string(offset) + ": " + system_message(errno)};
+      if (got < 0)
+        return Error{Errc::io, "cannot read at offset " + std::to_string(offset) + ": " + system_message(errno)};
       if (got == 0)
-        return Error{Errc::io, "the file shrank while it was read: " + std::to_string(size_) + " bytes when opened, now " +
-                                   std::to_string(offset)};
+        return Error{Errc::io, "the file shrank while it was read: " + std::to_string(size_) +
+                                   " bytes when opened, now " + std::to_string(offset)};
       into = into.subspan(static_cast<std::size_t>(got));
       offset += static_cast<std::uint64_t>(got);
     }

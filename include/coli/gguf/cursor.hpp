@@ -29,25 +29,25 @@ static_assert(std::endian::native == std::endian::little, "GGUF is read as littl
 
 inline constexpr std::size_t kWindowBytes = 64 * kKiB;
 
-/// No real header comes near this (a vocabulary of 262,144 tokens with merges takes about 20 MiB); it bounds the work and
-/// the memory that a sparse file of terabytes could ask for.
+/// No real header comes near this (a vocabulary of 262,144 tokens with merges takes about 20 MiB); it bounds the work
+/// and the memory that a sparse file of terabytes could ask for.
 inline constexpr std::uint64_t kMaxHeaderBytes = 256 * kMiB;
 
 class Cursor {
  public:
   explicit Cursor(ByteSource& source) : source_(&source), end_(std::min(source.size(), kMaxHeaderBytes)) {
-    if (source.in_memory()) window_ = source.memory().first(static_cast<std::size_t>(end_));
-    else buffer_.resize(static_cast<std::size_t>(std::min<std::uint64_t>(kWindowBytes, end_)));
+    if (source.in_memory())
+      window_ = source.memory().first(static_cast<std::size_t>(end_));
+    else
+      buffer_.resize(static_cast<std::size_t>(std::min<std::uint64_t>(kWindowBytes, end_)));
   }
 
   std::uint64_t position() const noexcept { return base_ + at_; }
   std::uint64_t remaining() const noexcept { return end_ - position(); }
 
   template <class T>
-    requires std::is_trivially_copyable_v<T>
-  bool read(T& value) {
-    return copy(std::as_writable_bytes(std::span(&value, 1)));
-  }
+  requires std::is_trivially_copyable_v<T>
+  bool read(T& value) { return copy(std::as_writable_bytes(std::span(&value, 1))); }
 
   /// Fills `into`, or takes nothing.
   bool copy(std::span<std::byte> into) {

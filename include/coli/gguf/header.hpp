@@ -75,7 +75,8 @@ inline Result<void> check_magic(ByteSource& source, const std::string& file) {
     return std::move(done).error().in_file(file);
   const std::string_view start(head.data(), n);
   if (start.starts_with(kMagic)) return {};
-  if (kMagic.starts_with(start)) return bad("the file ends inside its magic, after " + std::to_string(n) + " bytes: truncated file");
+  if (kMagic.starts_with(start))
+    return bad("the file ends inside its magic, after " + std::to_string(n) + " bytes: truncated file");
   return bad("not a GGUF file: it starts with " + quoted(start.substr(0, 4)) + "; " + describe_foreign(start));
 }
 
@@ -133,13 +134,16 @@ inline Result<Header> read_header(ByteSource& source, const std::string& file) {
   if (!cursor.read(n_tensors)) return cursor.failure("tensor count").in_file(file);
   if (!cursor.read(n_keys)) return cursor.failure("metadata count").in_file(file);
 
-  const auto check_count = [&](std::string_view what, std::uint64_t count, std::uint64_t least, std::uint64_t most) -> Result<void> {
+  const auto check_count = [&](std::string_view what, std::uint64_t count, std::uint64_t least,
+                               std::uint64_t most) -> Result<void> {
     const std::uint64_t room = cursor.remaining() / least;
     if (count > room)
       return bad("claims " + std::to_string(count) + " " + std::string(what) + ", but the remaining " +
                  std::to_string(cursor.remaining()) + " bytes hold at most " + std::to_string(room) +
                  ": truncated or corrupt file");
-    if (count > most) return bad("claims " + std::to_string(count) + " " + std::string(what) + "; at most " + std::to_string(most) + " are supported");
+    if (count > most)
+      return bad("claims " + std::to_string(count) + " " + std::string(what) + "; at most " + std::to_string(most) +
+                 " are supported");
     return {};
   };
   COLI_CHECK(check_count("metadata keys", n_keys, kMinMetadataBytes, kMaxMetadataKeys));

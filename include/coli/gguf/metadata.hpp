@@ -2,8 +2,8 @@
 // What does the file say about itself? Typed access to metadata; every refusal names key, expectation and finding.
 //
 // `get` wants a key, `find` tolerates its absence, neither tolerates a wrong type. Integers are accepted in any width
-// that holds the value; floats as f32 or f64, finite. Lookup is a binary search over sorted keys: no hash that a crafted
-// file could flood. Pointers and views live as long as the Metadata.
+// that holds the value; floats as f32 or f64, finite. Lookup is a binary search over sorted keys: no hash that a
+// crafted file could flood. Pointers and views live as long as the Metadata.
 #pragma once
 
 #include <algorithm>
@@ -39,10 +39,14 @@ struct Scalar {
   /// Integers: the value, sign-extended from its own width; the unsigned types as they are.
   std::int64_t as_signed() const {
     switch (type) {
-      case ValueType::i8: return static_cast<std::int8_t>(bits);
-      case ValueType::i16: return static_cast<std::int16_t>(bits);
-      case ValueType::i32: return static_cast<std::int32_t>(bits);
-      default: return static_cast<std::int64_t>(bits);
+      case ValueType::i8:
+        return static_cast<std::int8_t>(bits);
+      case ValueType::i16:
+        return static_cast<std::int16_t>(bits);
+      case ValueType::i32:
+        return static_cast<std::int32_t>(bits);
+      default:
+        return static_cast<std::int64_t>(bits);
     }
   }
   double as_double() const {
@@ -90,7 +94,7 @@ template <class T>
 concept MetadataFloat = std::same_as<T, float> || std::same_as<T, double>;
 template <class T>
 concept MetadataScalar = MetadataInteger<T> || MetadataFloat<T> || std::same_as<T, bool> ||
-                         std::same_as<T, std::string> || std::same_as<T, std::string_view>;
+    std::same_as<T, std::string> || std::same_as<T, std::string_view>;
 
 /// The keys and values of one file.
 class Metadata {
@@ -106,7 +110,7 @@ class Metadata {
     ValueType type;                    // array for arrays
     std::optional<ValueType> element;  // of arrays
     std::uint64_t count;               // of arrays; otherwise 1
-    std::string value;                 // numbers and bools in full (shortest round trip), strings cut, arrays by their first elements
+    std::string value;  // numbers and bools in full (shortest round trip), strings cut, arrays by their first elements
     std::string type_text() const {
       if (!element) return std::string(name_of(type));
       return std::string(name_of(*element)) + "[" + std::to_string(count) + "]";
@@ -126,8 +130,9 @@ class Metadata {
     std::ranges::stable_sort(metadata.order_, {}, key_of);
     const auto twin = std::ranges::adjacent_find(metadata.order_, {}, key_of);
     if (twin != metadata.order_.end())
-      return Error{Errc::bad_input, "metadata key stands twice (entries " + std::to_string(*twin) + " and " +
-                                        std::to_string(*(twin + 1)) + "): the file is ambiguous",
+      return Error{Errc::bad_input,
+                   "metadata key stands twice (entries " + std::to_string(*twin) + " and " +
+                       std::to_string(*(twin + 1)) + "): the file is ambiguous",
                    printable(key_of(*twin)), metadata.file_};
     return metadata;
   }
@@ -202,7 +207,8 @@ class Metadata {
     return Values{std::move(values)};
   }
 
-  /// The floats under `key`, from f32 or f64 (rounded). Elements may be infinite or NaN: whether that matters is the reader's to say.
+  /// The floats under `key`, from f32 or f64 (rounded). Elements may be infinite or NaN: whether that matters is the
+  /// reader's to say.
   Result<std::vector<float>> floats(std::string_view key) const {
     COLI_TRY(found, find_floats(key));
     if (!found) return missing(key, kFloats);
@@ -218,7 +224,8 @@ class Metadata {
     for (std::size_t i = 0; i < values.size(); ++i) {
       const double value = (*array)[i].as_double();
       if (std::isfinite(value) && !(std::abs(value) <= kLargestFloat))
-        return error(*found, "element " + std::to_string(i) + " is " + (*array)[i].text() + ", out of the range of f32");
+        return error(*found,
+                     "element " + std::to_string(i) + " is " + (*array)[i].text() + ", out of the range of f32");
       values[i] = static_cast<float>(value);
     }
     return Values{std::move(values)};
@@ -250,13 +257,18 @@ class Metadata {
 
   template <class T>
   static constexpr std::string_view expectation() {
-    if constexpr (std::same_as<T, bool>) return "bool";
-    else if constexpr (std::same_as<T, float>) return "f32";
-    else if constexpr (std::same_as<T, double>) return "f64";
-    else if constexpr (!std::integral<T>) return "string";
+    if constexpr (std::same_as<T, bool>)
+      return "bool";
+    else if constexpr (std::same_as<T, float>)
+      return "f32";
+    else if constexpr (std::same_as<T, double>)
+      return "f64";
+    else if constexpr (!std::integral<T>)
+      return "string";
     else if constexpr (std::signed_integral<T>)
       return sizeof(T) == 1 ? "i8" : sizeof(T) == 2 ? "i16" : sizeof(T) == 4 ? "i32" : "i64";
-    else return sizeof(T) == 1 ? "u8" : sizeof(T) == 2 ? "u16" : sizeof(T) == 4 ? "u32" : "u64";
+    else
+      return sizeof(T) == 1 ? "u8" : sizeof(T) == 2 ? "u16" : sizeof(T) == 4 ? "u32" : "u64";
   }
 
   const Entry* entry(std::string_view key) const {
@@ -300,7 +312,8 @@ class Metadata {
     std::string found(name_of(type_of(e)));
     if (const auto element = element_of(e))
       found = std::to_string(count_of(e)) + " values of " + std::string(name_of(*element)) + " in an array";
-    else found += " " + value_text(e, 40);
+    else
+      found += " " + value_text(e, 40);
     return error(e, "expected " + std::string(expected) + ", found " + found + std::string(why));
   }
 
@@ -328,14 +341,16 @@ class Metadata {
     std::string out = "[";
     for (std::size_t i = 0; i < count && i < kShownElements; ++i) {
       if (i != 0) out += ", ";
-      if (const auto* strings = std::get_if<StringArray>(&e.value)) out += quoted((*strings)[i], most_chars / kShownElements);
-      else out += std::get<NumberArray>(e.value)[i].text();
+      if (const auto* strings = std::get_if<StringArray>(&e.value))
+        out += quoted((*strings)[i], most_chars / kShownElements);
+      else
+        out += std::get<NumberArray>(e.value)[i].text();
     }
     return out + (count > kShownElements ? ", ...]" : "]");
   }
 
   std::string file_;
-  std::vector<Entry> entries_;       // in file order
+  std::vector<Entry> entries_;        // in file order
   std::vector<std::uint32_t> order_;  // entries_ by key
 };
 

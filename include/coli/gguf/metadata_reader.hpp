@@ -18,8 +18,8 @@
 
 namespace coli::gguf {
 
-inline constexpr std::uint64_t kMaxKeyBytes = 65535;        // GGUF's own limit
-inline constexpr std::uint64_t kMaxMetadataKeys = 1 << 20;  // ours: bounds the memory that tiny entries take
+inline constexpr std::uint64_t kMaxKeyBytes = 65535;               // GGUF's own limit
+inline constexpr std::uint64_t kMaxMetadataKeys = 1 << 18;         // ours: bounds the memory that tiny entries take
 inline constexpr std::uint64_t kMinMetadataBytes = 8 + 1 + 4 + 1;  // length, one byte of key, type, one byte of value
 
 /// Reads the key-value section.
@@ -47,7 +47,8 @@ class MetadataReader {
     if (!cursor_->read(length)) return truncated(which + ", key length");
     if (length == 0) return bad(which + " has an empty key");
     if (length > kMaxKeyBytes)
-      return bad(which + " has a key of " + std::to_string(length) + " bytes; GGUF allows " + std::to_string(kMaxKeyBytes));
+      return bad(which + " has a key of " + std::to_string(length) + " bytes; GGUF allows " +
+                 std::to_string(kMaxKeyBytes));
     if (!cursor_->append(entry.key, length)) return truncated(which + ", key");
     for (const char c : entry.key)
       if (c < 0x20 || c > 0x7E) return bad("metadata key holds bytes that are not printable ASCII", entry.key);
@@ -61,7 +62,9 @@ class MetadataReader {
 
   Result<void> check_type(std::uint32_t type, const std::string& key) const {
     if (type < kValueTypes) return {};
-    return bad("unknown metadata value type " + std::to_string(type) + "; GGUF knows 0 to " + std::to_string(kValueTypes - 1), key);
+    return bad(
+        "unknown metadata value type " + std::to_string(type) + "; GGUF knows 0 to " + std::to_string(kValueTypes - 1),
+        key);
   }
 
   Result<void> read_value(ValueType type, Metadata::Entry& entry) {
@@ -137,7 +140,9 @@ class MetadataReader {
     if (head.element == ValueType::bool_)
       for (std::size_t i = 0; i < numbers.raw.size(); ++i)
         if (numbers.raw[i] > std::byte{1})
-          return bad("bool " + std::to_string(i) + " of the array is " + std::to_string(std::to_integer<int>(numbers.raw[i])) + "; only 0 and 1 are bools", entry.key);
+          return bad("bool " + std::to_string(i) + " of the array is " +
+                         std::to_string(std::to_integer<int>(numbers.raw[i])) + "; only 0 and 1 are bools",
+                     entry.key);
     entry.value = std::move(numbers);
     return {};
   }

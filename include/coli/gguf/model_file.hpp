@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model on disk, opened: metadata, tensors and the files they lie in, all verified, no tensor data read.
 //
-// One GGUF file or a split set (from any of its shards), on disk or in memory. Immutable once open; reading from several
-// threads is safe. File handles are closed again: stores open their own from `shards()`.
+// One GGUF file or a split set (from any of its shards), on disk or in memory. Immutable once open; reading from
+// several threads is safe. File handles are closed again: stores open their own from `shards()`.
 #pragma once
+
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -15,8 +17,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include <sys/stat.h>
 
 #include "coli/core/error.hpp"
 #include "coli/gguf/byte_source.hpp"
@@ -44,14 +44,15 @@ class ModelFile {
     std::span<const std::byte> memory;  // the whole file where it lives in memory, otherwise empty
   };
 
-  /// Opens the file at `path`, and its siblings if it is a shard. Errors: io (missing, unreadable); bad_input, with file
-  /// and tensor or key.
+  /// Opens the file at `path`, and its siblings if it is a shard. Errors: io (missing, unreadable); bad_input, with
+  /// file and tensor or key.
   static Result<ModelFile> open(const std::string& path) {
-    return assemble(path, [](const std::string& name) { return ByteSource::open(name); },
-                    [](const std::string& name) {
-                      struct stat info {};
-                      return ::stat(name.c_str(), &info) == 0;
-                    });
+    return assemble(
+        path, [](const std::string& name) { return ByteSource::open(name); },
+        [](const std::string& name) {
+          struct stat info {};
+          return ::stat(name.c_str(), &info) == 0;
+        });
   }
 
   /// The same for one file in memory, which must outlive the ModelFile. Errors: bad_input.
@@ -60,16 +61,18 @@ class ModelFile {
     return parse(std::span(&file, 1), file.name);
   }
 
-  /// The same for a split set in memory, opened from the shard called `path`. Errors: bad_input; io where `files` lacks one.
+  /// The same for a split set in memory, opened from the shard called `path`. Errors: bad_input; io where `files` lacks
+  /// one.
   static Result<ModelFile> parse(std::span<const MemoryFile> files, const std::string& path) {
     const auto named = [files](const std::string& name) { return std::ranges::find(files, name, &MemoryFile::name); };
-    return assemble(path,
-                    [&](const std::string& name) -> Result<ByteSource> {
-                      const auto at = named(name);
-                      if (at == files.end()) return Error{Errc::io, "no such file in memory", {}, name};
-                      return ByteSource::over(at->bytes);
-                    },
-                    [&](const std::string& name) { return named(name) != files.end(); });
+    return assemble(
+        path,
+        [&](const std::string& name) -> Result<ByteSource> {
+          const auto at = named(name);
+          if (at == files.end()) return Error{Errc::io, "no such file in memory", {}, name};
+          return ByteSource::over(at->bytes);
+        },
+        [&](const std::string& name) { return named(name) != files.end(); });
   }
 
   /// The first shard's.
@@ -77,7 +80,8 @@ class ModelFile {
   /// All shards', in file order.
   std::span<const TensorInfo> tensors() const noexcept { return tensors_; }
   std::span<const Shard> shards() const noexcept { return shards_; }
-  /// Bytes read to open, over all shards: at most one window (64 KiB) and 32 bytes a shard beyond the headers themselves.
+  /// Bytes read to open, over all shards: at most one window (64 KiB) and 32 bytes a shard beyond the headers
+  /// themselves.
   std::uint64_t header_bytes_read() const noexcept { return header_bytes_read_; }
 
   /// The tensor of that name, or null. O(log n).
@@ -106,7 +110,8 @@ class ModelFile {
     COLI_TRY(header, read_header(source, path));
     COLI_TRY(split, read_split_keys(header.metadata));
     Part part{std::move(header), split, {}, source.bytes_read()};
-    part.shard = {path, source.size(), part.header.version, part.header.alignment, part.header.data_offset, source.memory()};
+    part.shard = {path,           source.size(), part.header.version, part.header.alignment, part.header.data_offset,
+                  source.memory()};
     return part;
   }
 
@@ -117,48 +122,42 @@ class ModelFile {
     COLI_CHECK(check_place(opened, name));
     ModelFile model;
     if (!opened.split.split()) {
-      COLI_CHECK(model.add(std::move(opened)));
+      model.add(std::move(opened));
       COLI_CHECK(model.index());
       return model;
     }
     // All siblings must be there before any of them is read.
     for (std::uint32_t number = 1; number <= name->count; ++number)
       if (const std::string shard = name->path(number); !exists(shard))
-        return Error{Errc::io, "shard " + std::to_string(number) + " of " + std::to_string(name->count) +
-                                   " is missing: this split set needs all of them in one folder",
-                     {}, shard};
-    const std::optional<std::uint64_t> total_here = opened.split.n_tensors;
-    std::optional<std::uint64_t> n_tensors;
+        return Error{Errc::io,
+                     "shard " + std::to_string(number) + " of " + std::to_string(name->count) +
+                         " is missing: this split set needs all of them in one folder",
+                     {},
+                     shard};
+    std::optional<std::uint64_t> n_tensors = opened.split.n_tensors;
     for (std::uint32_t number = 1; number <= name->count; ++number) {
       if (number == name->number) {
-        if (number == 1) n_tensors = total_here;
-        COLI_CHECK(model.add(std::move(opened)));
+        model.add(std::move(opened));
         continue;
       }
       const std::string shard = name->path(number);
       COLI_TRY(part, read_part(shard, open_source));
       COLI_CHECK(check_place(part, parse_split_name(shard)));
-      if (number == 1) n_tensors = part.split.n_tensors;
-      const auto& total = part.split.n_tensors;
-      if (total && total_here && *total != *total_here)
-        return Error{Errc::bad_input, "says the set has " + std::to_string(*total) + " tensors, but " + path + " says " +
-                                          std::to_string(*total_here) + ": not the same set",
-                     "split.tensors.count", shard};
-      COLI_CHECK(model.add(std::move(part)));
+      const auto& told = part.split.n_tensors;
+      if (told && n_tensors && *told != *n_tensors)
+        return part.header.metadata.error_at(kSplitTensors, "the set has " + std::to_string(*told) +
+                                                                " tensors, but another shard says " +
+                                                                std::to_string(*n_tensors) + ": wrong file in the set");
+      if (told) n_tensors = told;
+      model.add(std::move(part));
     }
-    if (!n_tensors) COLI_CHECK(require_total(model.metadata_));
+    if (!n_tensors) return model.metadata_.error_at(kSplitTensors, "required metadata key is missing (expected u64)");
     if (*n_tensors != model.tensors_.size())
-      return Error{Errc::bad_input, "the set should have " + std::to_string(*n_tensors) + " tensors, but its shards hold " +
-                                        std::to_string(model.tensors_.size()),
-                   "split.tensors.count", model.shards_.front().path};
+      return model.metadata_.error_at(kSplitTensors, "the set should have " + std::to_string(*n_tensors) +
+                                                         " tensors, but its shards hold " +
+                                                         std::to_string(model.tensors_.size()));
     COLI_CHECK(model.index());
     return model;
-  }
-
-  static Result<void> require_total(const Metadata& metadata) {
-    COLI_TRY(total, metadata.get<std::uint64_t>("split.tensors.count"));
-    (void)total;
-    return {};
   }
 
   /// Does a file's name agree with its split keys?
@@ -168,21 +167,26 @@ class ModelFile {
     };
     const SplitKeys& keys = part.split;
     if (!keys.split()) {
+      if (part.header.metadata.contains("general.split_count"))
+        return bad("general.split_count",
+                   "split with the keys that GGUF had before split.count; split or convert it again");
       if (!name || name->count <= 1) return {};
-      return bad("split.count", "the name says shard " + std::to_string(name->number) + " of " + std::to_string(name->count) +
-                                    ", but the file is not part of a split set");
+      return bad(kSplitCount, "the name says shard " + std::to_string(name->number) + " of " +
+                                  std::to_string(name->count) + ", but the file is not part of a split set");
     }
     const std::string place = "shard " + std::to_string(*keys.number + 1) + " of " + std::to_string(keys.count);
     if (!name)
-      return bad("split.count", "this is " + place + ", but its name does not end in -00001-of-00002.gguf style, so the others "
-                                "cannot be found; restore the name, or merge the set with llama-gguf-split --merge");
+      return bad(kSplitCount, "this is " + place +
+                                  ", but its name does not end in -00001-of-00002.gguf style, so the others "
+                                  "cannot be found; restore the name, or merge the set with llama-gguf-split --merge");
     if (name->count != keys.count || name->number != *keys.number + 1)
-      return bad("split.no", "the name says shard " + std::to_string(name->number) + " of " + std::to_string(name->count) +
-                                 ", but the file is " + place + ": wrong file in the set");
+      return bad(kSplitNumber, "the name says shard " + std::to_string(name->number) + " of " +
+                                   std::to_string(name->count) + ", but the file is " + place +
+                                   ": wrong file in the set");
     return {};
   }
 
-  Result<void> add(Part part) {
+  void add(Part part) {
     const auto file = static_cast<std::uint32_t>(shards_.size());
     if (file == 0) metadata_ = std::move(part.header.metadata);
     for (TensorInfo& tensor : part.header.tensors) {
@@ -191,7 +195,6 @@ class ModelFile {
     }
     shards_.push_back(std::move(part.shard));
     header_bytes_read_ += part.bytes_read;
-    return {};
   }
 
   /// Sorts names for find(). Errors: bad_input, for a tensor that two shards hold.

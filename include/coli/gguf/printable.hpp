@@ -40,12 +40,18 @@ inline std::string printable(std::string_view text, std::size_t most = 80) {
     if (out.size() >= most) return out + "...";
     const std::size_t length = utf8_length(text);
     const auto lead = static_cast<unsigned char>(text.front());
-    if (lead == '\n') out += "\\n";
-    else if (lead == '\t') out += "\\t";
-    else if (lead == '\r') out += "\\r";
-    else if (lead == '"' || lead == '\\') (out += '\\') += static_cast<char>(lead);
-    else if (length == 0 || lead < 0x20 || lead == 0x7F) ((out += "\\x") += digits[lead >> 4]) += digits[lead & 15];
-    else out += text.substr(0, length);
+    if (lead == '\n')
+      out += "\\n";
+    else if (lead == '\t')
+      out += "\\t";
+    else if (lead == '\r')
+      out += "\\r";
+    else if (lead == '"' || lead == '\\')
+      (out += '\\') += static_cast<char>(lead);
+    else if (length == 0 || lead < 0x20 || lead == 0x7F)
+      ((out += "\\x") += digits[lead >> 4]) += digits[lead & 15];
+    else
+      out += text.substr(0, length);
     text.remove_prefix(length == 0 ? 1 : length);
   }
   return out;

@@ -19,6 +19,10 @@
 
 namespace coli::gguf {
 
+inline constexpr std::string_view kSplitCount = "split.count";
+inline constexpr std::string_view kSplitNumber = "split.no";
+inline constexpr std::string_view kSplitTensors = "split.tensors.count";
+
 /// A shard's place as its name tells it.
 struct SplitName {
   std::string prefix;        // with folder, up to and without "-%05d-of-"
@@ -59,7 +63,7 @@ inline std::optional<SplitName> parse_split_name(std::string_view path) {
 
 /// A shard's place as its metadata tells it.
 struct SplitKeys {
-  std::uint32_t count = 0;  // 0 and 1: not split (merged files keep a count of 0)
+  std::uint32_t count = 0;              // 0 and 1: not split (merged files keep a count of 0)
   std::optional<std::uint32_t> number;  // from 0
   std::optional<std::uint64_t> n_tensors;
 
@@ -69,21 +73,20 @@ struct SplitKeys {
 /// Errors: bad_input, for split keys of other types or without their partners.
 inline Result<SplitKeys> read_split_keys(const Metadata& metadata) {
   SplitKeys keys;
-  COLI_TRY(count, metadata.get_or<std::uint32_t>("split.count", 0));
-  COLI_TRY(number, metadata.find<std::uint32_t>("split.no"));
-  COLI_TRY(n_tensors, metadata.find<std::uint64_t>("split.tensors.count"));
+  COLI_TRY(count, metadata.get_or<std::uint32_t>(kSplitCount, 0));
+  COLI_TRY(number, metadata.find<std::uint32_t>(kSplitNumber));
+  COLI_TRY(n_tensors, metadata.find<std::uint64_t>(kSplitTensors));
   keys.count = count;
   keys.number = number;
   keys.n_tensors = n_tensors;
   if (!keys.split()) return keys;
   constexpr std::uint32_t most = 99999;  // five digits
-  if (count > most) return metadata.error_at("split.count", std::to_string(count) + " shards cannot be named with five digits");
-  COLI_CHECK([&]() -> Result<void> {
-    COLI_TRY(present, metadata.get<std::uint32_t>("split.no"));
-    if (present >= count)
-      return metadata.error_at("split.no", std::to_string(present) + " is not below split.count " + std::to_string(count));
-    return {};
-  }());
+  if (count > most)
+    return metadata.error_at(kSplitCount, std::to_string(count) + " shards cannot be named with five digits");
+  COLI_TRY(required_number, metadata.get<std::uint32_t>(kSplitNumber));
+  if (required_number >= count)
+    return metadata.error_at(kSplitNumber,
+                             std::to_string(required_number) + " is not below split.count " + std::to_string(count));
   return keys;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tensors does a file declare, and do they fit it? Reads the records, then verifies every range; data is not read.
+// Which tensors does a file declare, and do they fit it? Reads the records, then verifies every range; data is not
+// read.
 //
 // All sums and products are checked: a dimension of 2^42 + 1 must not wrap into something plausible. O(n log n).
 #pragma once
@@ -23,8 +24,9 @@
 namespace coli::gguf {
 
 inline constexpr std::uint64_t kMaxTensorNameBytes = 64;  // GGUF's own limit
-inline constexpr std::uint64_t kMaxTensors = 1 << 20;     // ours: 1,000 layers of 1,000 unstacked experts
-inline constexpr std::uint64_t kMinTensorBytes = 8 + 1 + 4 + 4 + 8;  // name length, one byte of name, dims, type, offset
+inline constexpr std::uint64_t kMaxTensors = 1 << 18;     // ours: five times 61 layers of 256 unstacked experts
+inline constexpr std::uint64_t kMinTensorBytes =
+    8 + 1 + 4 + 4 + 8;  // name length, one byte of name, dims, type, offset
 
 /// `value` rounded up to a multiple of `alignment` (a power of two); nothing where that passes 64 bits.
 constexpr std::optional<std::uint64_t> aligned_up(std::uint64_t value, std::uint64_t alignment) {
@@ -74,8 +76,8 @@ class TensorReader {
     // Writers pad the last tensor too (or stop right behind its data): an end inside that padding is a cut.
     const auto padded = aligned_up(data_end, alignment);
     if (!tensors.empty() && padded && file_size > data_end && file_size < *padded)
-      return bad("the file ends inside the padding behind its last tensor, at byte " + std::to_string(file_size) + " of " +
-                 std::to_string(*padded) + ": truncated file");
+      return bad("the file ends inside the padding behind its last tensor, at byte " + std::to_string(file_size) +
+                 " of " + std::to_string(*padded) + ": truncated file");
     return data_end;
   }
 
@@ -93,8 +95,9 @@ class TensorReader {
     COLI_CHECK(check_name(tensor.name));
     if (!cursor_->read(tensor.n_dims)) return truncated("number of dimensions", tensor.name);
     if (tensor.n_dims > kMaxDims)
-      return bad("has " + std::to_string(tensor.n_dims) + " dimensions; at most " + std::to_string(kMaxDims) + " are possible",
-                 tensor.name);
+      return bad(
+          "has " + std::to_string(tensor.n_dims) + " dimensions; at most " + std::to_string(kMaxDims) + " are possible",
+          tensor.name);
     for (std::uint32_t i = 0; i < tensor.n_dims; ++i)
       if (!cursor_->read(tensor.dims[i])) return truncated("dimension " + std::to_string(i), tensor.name);
     if (!cursor_->read(tensor.type_id)) return truncated("type id", tensor.name);
@@ -107,7 +110,8 @@ class TensorReader {
     for (std::string_view rest = name; !rest.empty();) {
       const std::size_t n = utf8_length(rest);
       const auto lead = static_cast<unsigned char>(rest.front());
-      if (n == 0 || lead < 0x20 || lead == 0x7F) return bad("tensor name holds control characters or malformed UTF-8", name);
+      if (n == 0 || lead < 0x20 || lead == 0x7F)
+        return bad("tensor name holds control characters or malformed UTF-8", name);
       rest.remove_prefix(n);
     }
     return {};
@@ -135,7 +139,8 @@ class TensorReader {
                      "'s block of " + std::to_string(t.type->values_per_block) + " values",
                  t.name);
     if (__builtin_mul_overflow(values / t.type->values_per_block, std::uint64_t{t.type->bytes_per_block}, &t.bytes))
-      return bad("shape " + t.shape_text() + " of " + std::string(t.type->name) + " takes more than 2^64 bytes", t.name);
+      return bad("shape " + t.shape_text() + " of " + std::string(t.type->name) + " takes more than 2^64 bytes",
+                 t.name);
     return {};
   }
 
@@ -146,8 +151,9 @@ class TensorReader {
     std::ranges::stable_sort(order, {}, name_of);
     const auto twin = std::ranges::adjacent_find(order, {}, name_of);
     if (twin == order.end()) return {};
-    return bad("tensor is declared twice (records " + std::to_string(*twin) + " and " + std::to_string(*(twin + 1)) + ")",
-               name_of(*twin));
+    return bad(
+        "tensor is declared twice (records " + std::to_string(*twin) + " and " + std::to_string(*(twin + 1)) + ")",
+        name_of(*twin));
   }
 
   Result<void> check_disjoint(const std::vector<TensorInfo>& tensors) const {
@@ -158,9 +164,9 @@ class TensorReader {
       const TensorInfo& before = tensors[order[i - 1]];
       const TensorInfo& after = tensors[order[i]];
       if (before.offset + before.bytes > after.offset)
-        return bad("its data " + range_text(after) + " overlaps tensor " + printable(before.name) + "'s " +
-                       range_text(before),
-                   after.name);
+        return bad(
+            "its data " + range_text(after) + " overlaps tensor " + printable(before.name) + "'s " + range_text(before),
+            after.name);
     }
     return {};
   }

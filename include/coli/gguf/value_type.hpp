@@ -14,8 +14,8 @@ enum class ValueType : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, bool_, s
 inline constexpr std::uint32_t kValueTypes = 13;
 
 constexpr std::string_view name_of(ValueType type) {
-  constexpr std::array<std::string_view, kValueTypes> names{"u8",     "i8",    "u16", "i16", "u32", "i32", "f32", "bool",
-                                                            "string", "array", "u64", "i64", "f64"};
+  constexpr std::array<std::string_view, kValueTypes> names{"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
+                                                            "bool", "string", "array", "u64", "i64", "f64"};
   return names[static_cast<std::uint32_t>(type)];
 }
 
