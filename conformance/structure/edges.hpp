@@ -39,7 +39,7 @@ inline constexpr std::array kEdgeRules{
     EdgeRule{"kernels/ref/", "coli/core/ coli/quant/ coli/contracts/"},
     EdgeRule{"kernels/", "coli/core/ coli/quant/ coli/contracts/ coli/kernels/"},
     EdgeRule{"driver/", "coli/ driver/"},
-    EdgeRule{"conformance/", "coli/ driver/"},
+    EdgeRule{"conformance/", "coli/ driver/ fixtures/"},
     EdgeRule{"fixtures/", "coli/"},
 };
 
