@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// What do the text tests share? Metadata made by hand, the goldens' file format, and the real vocabularies where they are.
+#pragma once
+
+#include <boost/test/unit_test.hpp>
+
+#include <cctype>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "coli/gguf/metadata.hpp"
+#include "coli/gguf/model_file.hpp"
+#include "coli/text/byte_alphabet.hpp"
+#include "coli/text/tokenizer.hpp"
+
+namespace text_test {
+
+using coli::TokenId;
+
+/// Builds metadata without a file. Setting a key again replaces it.
+class MetadataMaker {
+ public:
+  MetadataMaker& text(const std::string& key, std::string value) { return put(key, std::move(value)); }
+  MetadataMaker& flag(const std::string& key, bool value) { return put(key, scalar(coli::gguf::ValueType::bool_, value ? 1 : 0)); }
+  MetadataMaker& u32(const std::string& key, std::uint32_t value) { return put(key, scalar(coli::gguf::ValueType::u32, value)); }
+  MetadataMaker& strings(const std::string& key, const std::vector<std::string>& values) {
+    coli::gguf::StringArray array;
+    for (const auto& v : values) {
+      array.blob() += v;
+      array.end_string();
+    }
+    return put(key, std::move(array));
+  }
+  template <class T>
+  MetadataMaker& numbers(const std::string& key, coli::gguf::ValueType type, const std::vector<T>& values) {
+    coli::gguf::NumberArray array{type, std::vector<std::byte>(values.size() * sizeof(T))};
+    if (!values.empty()) std::memcpy(array.raw.data(), values.data(), array.raw.size());
+    return put(key, std::move(array));
+  }
+  MetadataMaker& types(const std::vector<std::int32_t>& values) {
+    return numbers("tokenizer.ggml.token_type", coli::gguf::ValueType::i32, values);
+  }
+  MetadataMaker& scores(const std::vector<float>& values) {
+    return numbers("tokenizer.ggml.scores", coli::gguf::ValueType::f32, values);
+  }
+  MetadataMaker& remove(const std::string& key) {
+    std::erase_if(entries_, [&](const auto& e) { return e.key == key; });
+    return *this;
+  }
+  coli::gguf::Metadata make() const {
+    auto made = coli::gguf::Metadata::from_entries(entries_, "made.gguf");
+    BOOST_REQUIRE(made);
+    return *std::move(made);
+  }
+
+ private:
+  static coli::gguf::Scalar scalar(coli::gguf::ValueType type, std::uint64_t bits) {
+    coli::gguf::Scalar value;
+    value.type = type;
+    value.bits = bits;
+    return value;
+  }
+  template <class V>
+  MetadataMaker& put(const std::string& key, V value) {
+    remove(key);
+    coli::gguf::Metadata::Entry entry;
+    entry.key = key;
+    entry.value = std::move(value);
+    entries_.push_back(std::move(entry));
+    return *this;
+  }
+  std::vector<coli::gguf::Metadata::Entry> entries_;
+};
+
+/// A byte-level vocabulary of the 256 bytes (ids are the bytes), the given merges' products, then control tokens.
+inline MetadataMaker small_bpe(const std::string& pre, const std::vector<std::string>& merges = {"h e"},
+                               const std::vector<std::string>& control = {}, const std::vector<std::string>& user_defined = {}) {
+  std::vector<std::string> tokens;
+  std::vector<std::int32_t> types;
+  const auto add = [&](std::string token, int type) {
+    tokens.push_back(std::move(token));
+    types.push_back(type);
+  };
+  for (unsigned b = 0; b < 256; ++b) add(coli::byte_alphabet::text_of(static_cast<unsigned char>(b)), 1);
+  for (std::string merge : merges) {
+    merge.erase(merge.find(' '), 1);
+    add(merge, 1);
+  }
+  for (const auto& token : control) add(token, 3);
+  for (const auto& token : user_defined) add(token, 4);
+  MetadataMaker maker;
+  maker.text("tokenizer.ggml.model", "gpt2").text("tokenizer.ggml.pre", pre);
+  maker.strings("tokenizer.ggml.tokens", tokens).types(types).strings("tokenizer.ggml.merges", merges);
+  return maker;
+}
+
+inline coli::Tokenizer tokenizer_of(const coli::gguf::Metadata& metadata) {
+  auto made = coli::Tokenizer::from(metadata);
+  BOOST_REQUIRE_MESSAGE(made, (made ? "" : made.error().line()));
+  return *std::move(made);
+}
+
+inline std::string to_text(const std::vector<TokenId>& ids) {
+  std::string text;
+  for (const TokenId id : ids) text += (text.empty() ? "" : " ") + std::to_string(id.value);
+  return text;
+}
+
+inline std::vector<TokenId> ids_of(std::initializer_list<std::int32_t> values) {
+  std::vector<TokenId> ids;
+  for (const auto v : values) ids.emplace_back(v);
+  return ids;
+}
+
+/// One line of a .tokens file; fixtures/text/make_text_goldens.py describes the format.
+struct Golden {
+  std::string text;
+  bool parse_special = true;
+  std::vector<TokenId> ids;
+};
+
+inline std::string unescape(std::string_view escaped) {
+  std::string raw;
+  for (std::size_t i = 0; i < escaped.size(); ++i) {
+    if (escaped[i] != '\\') {
+      raw.push_back(escaped[i]);
+      continue;
+    }
+    switch (escaped[++i]) {
+      case 'n': raw.push_back('\n'); break;
+      case 'r': raw.push_back('\r'); break;
+      case 't': raw.push_back('\t'); break;
+      case 'x': raw.push_back(static_cast<char>(std::stoi(std::string(escaped.substr(i + 1, 2)), nullptr, 16))), i += 2; break;
+      default: raw.push_back(escaped[i]);
+    }
+  }
+  return raw;
+}
+
+inline std::vector<Golden> read_goldens(const std::string& name) {
+  const std::string path = std::string(COLI_FIXTURES_DIR) + "/text/" + name;
+  std::ifstream file(path);
+  BOOST_REQUIRE_MESSAGE(file, "missing fixture " + path);
+  std::vector<Golden> goldens;
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    const std::size_t tab = line.find('\t');
+    BOOST_REQUIRE(tab != std::string::npos && (line[0] == 'S' || line[0] == 'P'));
+    Golden golden{unescape(std::string_view(line).substr(tab + 1)), line[0] == 'S', {}};
+    std::istringstream ids(line.substr(1, tab - 1));
+    for (std::int32_t id = 0; ids >> id;) golden.ids.emplace_back(id);
+    goldens.push_back(std::move(golden));
+  }
+  return goldens;
+}
+
+inline void skip(const std::string& what) { std::cout << "SKIP: " << what << std::endl; }
+
+/// The metadata of Qwen3's tokenizer as its GGUF files have it, padded to 151,936 tokens; made from tokenizer.json.
+/// Nothing when COLI_QWEN3_TOKENIZER is empty.
+inline std::optional<MetadataMaker> qwen3_metadata() {
+  const std::string path = COLI_QWEN3_TOKENIZER;
+  if (path.empty()) {
+    skip("COLI_QWEN3_TOKENIZER is not set: no test against the real Qwen3 vocabulary");
+    return std::nullopt;
+  }
+  std::ifstream file(path);
+  BOOST_REQUIRE_MESSAGE(file, "cannot read COLI_QWEN3_TOKENIZER " + path);
+  const auto json = nlohmann::json::parse(file);
+  constexpr std::size_t kTokens = 151936;
+  std::vector<std::string> tokens(kTokens);
+  std::vector<std::int32_t> types(kTokens, 5);
+  for (const auto& [text, id] : json["model"]["vocab"].items()) {
+    tokens.at(id.get<std::size_t>()) = text;
+    types.at(id.get<std::size_t>()) = 1;
+  }
+  for (const auto& added : json["added_tokens"]) {
+    tokens.at(added["id"].get<std::size_t>()) = added["content"].get<std::string>();
+    types.at(added["id"].get<std::size_t>()) = added["special"].get<bool>() ? 3 : 4;
+  }
+  for (std::size_t i = 0; i < kTokens; ++i) {
+    if (types[i] == 5) tokens[i] = "[PAD" + std::to_string(i) + "]";
+  }
+  std::vector<std::string> merges;
+  for (const auto& merge : json["model"]["merges"])
+    merges.push_back(merge.is_string() ? merge.get<std::string>() : merge[0].get<std::string>() + " " + merge[1].get<std::string>());
+  MetadataMaker maker;
+  maker.text("tokenizer.ggml.model", "gpt2").text("tokenizer.ggml.pre", "qwen2").strings("tokenizer.ggml.tokens", tokens);
+  maker.types(types).strings("tokenizer.ggml.merges", merges).u32("tokenizer.ggml.eos_token_id", 151645);
+  maker.u32("tokenizer.ggml.padding_token_id", 151643).u32("tokenizer.ggml.bos_token_id", 151643).flag("tokenizer.ggml.add_bos_token", false);
+  return maker;
+}
+
+/// The tokenizer over it, made once.
+inline const coli::Tokenizer* qwen3() {
+  static const std::unique_ptr<const coli::Tokenizer> made = [] {
+    const auto maker = qwen3_metadata();
+    return maker ? std::make_unique<const coli::Tokenizer>(tokenizer_of(maker->make())) : nullptr;
+  }();
+  return made.get();
+}
+
+}  // namespace text_test
