@@ -1,0 +1,600 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bounded cache of experts: who is acquired is leased, what is missing is read while the rest is computed.
+//
+// CacheCore decides, ReadDesk reads, SlotPool holds the bytes; this class joins them under one lock, for any number of
+// computing threads. The lock is never held while bytes are copied or waited for. A thread with nothing to compute puts
+// arrived parts into their slots; with none of those either, one thread waits in the store and the others for it.
+// Prefetch reads into staging buffers only: an expert gets a slot when it is demanded, so speculation evicts nothing
+// and changes no hit count. A resident model is the same cache with a slot for every expert, filled by fill_all.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "coli/cache/cache_core.hpp"
+#include "coli/cache/cache_stats.hpp"
+#include "coli/cache/geometry.hpp"
+#include "coli/cache/in_flight.hpp"
+#include "coli/cache/lease.hpp"
+#include "coli/cache/read_desk.hpp"
+#include "coli/cache/slot_plan.hpp"
+#include "coli/cache/slot_pool.hpp"
+#include "coli/cache/staging.hpp"
+#include "coli/contracts/eviction_policy.hpp"
+#include "coli/contracts/expert_store.hpp"
+#include "coli/core/accountant.hpp"
+#include "coli/core/error.hpp"
+#include "coli/core/ids.hpp"
+
+namespace coli {
+
+/// Puts the raw bytes of one part into its place in a slot: a copy, or the backend's preparation. Called by several
+/// threads at once, for different places.
+using SlotFiller = std::function<void(ExpertKey, Part, std::span<const std::byte> raw, std::byte* slot_part)>;
+
+/// All parts of one layer's experts at once, and as much again for half of a speculative layer.
+constexpr std::uint32_t default_staging_buffers(std::uint32_t top_k) noexcept {
+  return std::clamp<std::uint32_t>(top_k * 4, 6, 64);
+}
+
+struct CacheOptions {
+  std::uint32_t staging_buffers = 0;  // 0: default_staging_buffers
+  /// Hand out the store's own bytes, unprepared, without slots; needs a store that doesn't copy, and an empty filler.
+  bool zero_copy = false;
+};
+
+template <EvictionPolicy E, ExpertStore S>
+class ExpertCache {
+  static_assert(require_eviction_policy<E>() && require_expert_store<S>());
+
+ public:
+  using Group = LeaseGroup;
+  using Lease = coli::Lease<ExpertCache>;
+
+  /// Accountant and store must outlive the cache. An empty filler copies. `make_policy(EvictionShape, size_class)`.
+  /// Errors: over_budget; usage, where zero_copy can't be.
+  template <class MakePolicy>
+  static Result<std::unique_ptr<ExpertCache>> open(Accountant& accountant, S& store, const CacheGeometry& geometry,
+                                                   const SlotPlan& plan, SlotFiller filler, CacheOptions options,
+                                                   MakePolicy&& make_policy) {
+    if (options.zero_copy) {
+      if (store.alignment().copies()) return Error{Errc::usage, "a store that copies can't be used without slots"};
+      if (filler) return Error{Errc::usage, "prepared weights need slots"};
+      const SlotPlan none{std::vector<std::uint32_t>(plan.slots.size(), 0), Bytes{0}};
+      std::unique_ptr<ExpertCache> cache(
+          new ExpertCache(store, geometry, none, SlotPool{}, Staging{}, {}, make_policy));
+      COLI_CHECK(cache->map_all());
+      return cache;
+    }
+    for (std::size_t c = 0; c < plan.slots.size(); ++c) {
+      if (plan.slots[c] < geometry.top_k()) {
+        return Error{Errc::over_budget, std::to_string(plan.slots[c]) + " slots can't hold the " +
+                                            std::to_string(geometry.top_k()) + " experts of one layer"};
+      }
+    }
+    const std::uint32_t n_buffers =
+        options.staging_buffers != 0 ? options.staging_buffers : default_staging_buffers(geometry.top_k());
+    COLI_TRY(staging, Staging::allocate(accountant, n_buffers, geometry.largest_raw_part(), store.alignment()));
+    COLI_TRY(pool, SlotPool::allocate(accountant, geometry, plan));
+    return std::unique_ptr<ExpertCache>(
+        new ExpertCache(store, geometry, plan, std::move(pool), std::move(staging), std::move(filler), make_policy));
+  }
+  static Result<std::unique_ptr<ExpertCache>> open(Accountant& accountant, S& store, const CacheGeometry& geometry,
+                                                   const SlotPlan& plan, SlotFiller filler = {},
+                                                   CacheOptions options = {}) {
+    return open(accountant, store, geometry, plan, std::move(filler), options,
+                [](EvictionShape shape, std::uint32_t) { return E(shape); });
+  }
+
+  ExpertCache(const ExpertCache&) = delete;
+  ExpertCache& operator=(const ExpertCache&) = delete;
+  /// Waits for reads under way: their buffers are ours. All leases must have ended.
+  ~ExpertCache() {
+    {
+      const std::lock_guard lock(mutex_);
+      while (!speculative_.empty()) give_up(*speculative_.front());
+    }
+    while (desk_.any_under_way()) {
+      if (auto completion = desk_.wait(kPatience)) receive(std::move(*completion));
+    }
+  }
+
+  /// Leases the distinct experts of one layer, and starts reading the missing ones. Doesn't block. At most
+  /// max_group(layer) experts: larger batches go in waves, see order_for_waves. `cancel` is watched while waiting.
+  /// Errors: usage, where the group is too large or slots are held by other leases.
+  Result<Lease> acquire(LayerId layer, std::span<const ExpertId> experts, const std::atomic<bool>* cancel = nullptr) {
+    const std::lock_guard lock(mutex_);
+    Group& group = groups_.take();
+    group.clear();
+    group.cancel = cancel;
+    if (auto added = mapped_.empty() ? add(group, layer, experts) : add_mapped(group, layer, experts); !added) {
+      groups_.give_back(group);
+      return std::move(added).error();
+    }
+    drop_stale(layer);
+    submit();
+    return Lease(*this, group);
+  }
+
+  /// How many experts of this layer one group may have, while no other lease is held.
+  std::uint32_t max_group(LayerId layer) const noexcept {
+    return mapped_.empty() ? core_.max_group(layer) : geometry().n_experts();
+  }
+
+  /// Puts resident experts first (otherwise keeping the order), so that a batch taken in waves of max_group uses them
+  /// before its own misses can evict them.
+  void order_for_waves(LayerId layer, std::span<ExpertId> experts) const {
+    const std::lock_guard lock(mutex_);
+    std::stable_partition(experts.begin(), experts.end(), [&](ExpertId expert) {
+      return core_.resident({layer, expert});
+    });
+  }
+
+  /// Reads experts that are likely to be demanded by `layer`, best guess first, while the disk is idle. Never blocks;
+  /// guesses that are resident or find no room are skipped.
+  void prefetch(LayerId layer, std::span<const ExpertId> experts) {
+    const std::lock_guard lock(mutex_);
+    if (!mapped_.empty() || !geometry().has_experts(layer)) return;
+    for (std::size_t i = speculative_.size(); i-- > 0;) {
+      if (speculative_[i]->key.layer != layer) give_up(*speculative_[i]);
+    }
+    for (const ExpertId expert : experts) {
+      if ((speculative_.size() + 1) * kParts > desk_.n_buffers() / 2) break;
+      const ExpertKey key{layer, expert};
+      if (expert.value >= geometry().n_experts() || core_.resident(key) || find_speculative(key) != nullptr) continue;
+      Filling& filling = fillings_.take();
+      filling = Filling{.key = key, .speculative = true};
+      speculative_.push_back(&filling);
+      desk_.order(filling, raw_bytes(layer));
+      ++prefetch_stats_.issued;
+    }
+    submit();
+  }
+
+  /// Gives every expert its slot and reads it, with `n_threads` threads preparing: how a resident model is loaded. No
+  /// misses are counted. Errors: usage, where there are fewer slots than experts; io; interrupted.
+  Result<void> fill_all(unsigned n_threads, const std::atomic<bool>* cancel = nullptr) {
+    if (!mapped_.empty()) return {};
+    COLI_TRY(lease, acquire_all(cancel));
+    const auto work = [&lease] {
+      for (;;) {
+        auto ready = lease.next();
+        if (!ready || !*ready || !lease.down(**ready)) return;
+      }
+    };
+    std::vector<std::thread> helpers;
+    for (unsigned i = 1; i < n_threads; ++i) helpers.emplace_back(work);
+    work();
+    for (std::thread& helper : helpers) helper.join();
+    if (auto error = lease.error()) return *std::move(error);
+    return {};
+  }
+
+  const CacheGeometry& geometry() const noexcept { return core_.geometry(); }
+  static constexpr std::string_view policy_name() noexcept { return E::name.view(); }
+  static constexpr std::string_view store_name() noexcept { return S::name.view(); }
+
+  CacheStats stats(bool per_layer = false) const {
+    const std::lock_guard lock(mutex_);
+    CacheStats stats;
+    for (const LayerStats& layer : core_.layer_stats()) {
+      stats.hits += layer.hits;
+      stats.misses += layer.misses;
+    }
+    stats.bytes_read = desk_.bytes_read();
+    stats.read_seconds = desk_.read_seconds();
+    stats.wait_seconds = seconds(wait_time_);
+    stats.fill_seconds = seconds(fill_time_);
+    stats.prefetch = prefetch_stats_;
+    if (per_layer) stats.layers.assign(core_.layer_stats().begin(), core_.layer_stats().end());
+    return stats;
+  }
+  void reset_stats() {
+    const std::lock_guard lock(mutex_);
+    core_.reset_stats();
+    desk_.reset_stats();
+    wait_time_ = fill_time_ = {};
+    prefetch_stats_ = {};
+  }
+
+ private:
+  friend Lease;
+  using Clock = std::chrono::steady_clock;
+  /// Bounds how late a cancel or a change of the waiting thread is seen.
+  static constexpr std::chrono::milliseconds kPatience{20};
+
+  template <class MakePolicy>
+  ExpertCache(S& store, const CacheGeometry& geometry, const SlotPlan& plan, SlotPool pool, Staging staging,
+              SlotFiller filler, MakePolicy&& make_policy)
+      : store_(&store),
+        core_(geometry, plan, make_policy),
+        pool_(std::move(pool)),
+        desk_(store, std::move(staging)),
+        filler_(std::move(filler)) {
+    for (const std::uint32_t slots : plan.slots) in_slot_.emplace_back(slots, nullptr);
+  }
+
+  //--- the lease's side --------------------------------------------------------------------------------------------
+
+  Result<std::optional<ReadyExpert>> next(Group& group) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      receive_all();
+      watch_cancel(group);
+      if (group.error) {
+        if (std::exchange(group.error_told, true)) return std::optional<ReadyExpert>();
+        return *group.error;
+      }
+      if (desk_.starved() && desk_.any_arrived()) {  // keep the disk busy before computing what can wait
+        fill_one(lock, nullptr);
+        continue;
+      }
+      if (group.next_resident < group.resident.size()) return hand_out(group, group.resident[group.next_resident++]);
+      if (!group.ready.empty()) {
+        const std::uint32_t item = group.ready.front();
+        group.ready.pop_front();
+        return hand_out(group, item);
+      }
+      if (group.n_handed_out == group.items.size()) return std::optional<ReadyExpert>();
+      if (desk_.any_arrived())
+        fill_one(lock, nullptr);
+      else
+        block(lock, group);
+    }
+  }
+
+  Result<const std::byte*> down(Group& group, const ReadyExpert& expert) {
+    constexpr auto d = static_cast<std::size_t>(Part::down);
+    if (expert.part[d] != nullptr) return expert.part[d];
+    std::unique_lock lock(mutex_);
+    const typename Group::Item& item = group.items[expert.index];
+    for (;;) {
+      if (item.filling->filled.has(Part::down)) return slot_part(item.key, item.slot, Part::down);
+      receive_all();
+      watch_cancel(group);
+      if (group.error) return *group.error;
+      if (desk_.any_arrived())
+        fill_one(lock, item.filling);
+      else
+        block(lock, group);
+    }
+  }
+
+  std::optional<Error> error_of(const Group& group) const {
+    const std::lock_guard lock(mutex_);
+    return group.error;
+  }
+
+  void end(Group& group) {
+    std::unique_lock lock(mutex_);
+    detach(group);
+    for (const typename Group::Item& item : group.items) {
+      if (item.filling != nullptr) {
+        changed_.wait(lock, [&] { return item.filling->writing.none(); });
+        --item.filling->n_holders;
+        recycle_if_done(*item.filling);
+      }
+      if (mapped_.empty()) core_.release(item.key.layer, item.slot);
+    }
+    groups_.give_back(group);
+  }
+
+  std::optional<ReadyExpert> hand_out(Group& group, std::uint32_t index) {
+    ++group.n_handed_out;
+    const typename Group::Item& item = group.items[index];
+    ReadyExpert ready{index, item.key, {}};
+    if (!mapped_.empty()) {
+      ready.part = mapped_[map_index(item.key)];
+      return ready;
+    }
+    for (std::size_t p = 0; p < kParts; ++p) {
+      const auto part = static_cast<Part>(p);
+      if (item.filling == nullptr || item.filling->filled.has(part)) {
+        ready.part[p] = slot_part(item.key, item.slot, part);
+      }
+    }
+    return ready;
+  }
+
+  //--- groups ------------------------------------------------------------------------------------------------------
+
+  Result<void> add(Group& group, LayerId layer, std::span<const ExpertId> experts) {
+    grants_.resize(std::max(grants_.size(), experts.size()));
+    COLI_CHECK(core_.acquire(layer, experts, grants_));
+    receive_all();
+    for (std::size_t i = 0; i < experts.size(); ++i) {
+      const ExpertKey key{layer, experts[i]};
+      const SlotId slot = grants_[i].slot;
+      Filling*& filling = in_slot_[core_.geometry().class_of(layer)][slot.value];
+      if (!grants_[i].hit && filling == nullptr) filling = &start(key, slot);
+      const auto item = static_cast<std::uint32_t>(group.items.size());
+      group.items.push_back({key, slot, filling});
+      if (filling == nullptr) {
+        group.resident.push_back(item);
+      } else {
+        ++filling->n_holders;
+        if (filling->announced) group.ready.push_back(item);
+        filling->watchers.push_back({&group, item});
+      }
+    }
+    return {};
+  }
+
+  Result<void> add_mapped(Group& group, LayerId layer, std::span<const ExpertId> experts) {
+    for (const ExpertId expert : experts) {
+      if (!geometry().has_experts(layer) || expert.value >= geometry().n_experts()) {
+        return Error{Errc::internal,
+                     "layer " + std::to_string(layer.value) + " has no expert " + std::to_string(expert.value)};
+      }
+      group.resident.push_back(static_cast<std::uint32_t>(group.items.size()));
+      group.items.push_back({{layer, expert}, SlotId{}, nullptr});
+    }
+    core_.count_hits(layer, experts.size());
+    return {};
+  }
+
+  Result<Lease> acquire_all(const std::atomic<bool>* cancel) {
+    std::vector<ExpertId> all;
+    for (std::uint32_t e = 0; e < geometry().n_experts(); ++e) all.push_back(ExpertId{e});
+    const std::lock_guard lock(mutex_);
+    Group& group = groups_.take();
+    group.clear();
+    group.cancel = cancel;
+    Lease lease(*this, group);
+    for (std::uint32_t l = 0; l < geometry().n_layers(); ++l) {
+      if (!geometry().has_experts(LayerId{l})) continue;
+      if (auto added = add(group, LayerId{l}, all); !added) {
+        fail(group, std::move(added).error());
+        break;
+      }
+    }
+    core_.reset_stats();
+    submit();
+    return lease;
+  }
+
+  Filling& start(ExpertKey key, SlotId slot) {
+    if (Filling* const guessed = find_speculative(key)) {
+      guessed->slot = slot;
+      std::erase(speculative_, guessed);
+      ++(desk_.claim(*guessed, raw_bytes(key.layer)) ? prefetch_stats_.useful : prefetch_stats_.late);
+      return *guessed;
+    }
+    Filling& filling = fillings_.take();
+    filling = Filling{.key = key, .slot = slot};
+    desk_.order(filling, raw_bytes(key.layer));
+    return filling;
+  }
+
+  void watch_cancel(Group& group) {
+    if (group.cancel != nullptr && group.cancel->load(std::memory_order_relaxed) && !group.error) {
+      fail(group, Error{Errc::interrupted, "cancelled while experts were read"});
+    }
+  }
+  void fail(Group& group, Error error) {
+    if (group.error) return;
+    group.error = std::move(error);
+    detach(group);
+    changed_.notify_all();
+  }
+  /// The group no longer waits for anything; what nobody else waits for is given up.
+  void detach(Group& group) {
+    for (const typename Group::Item& item : group.items) {
+      if (item.filling == nullptr) continue;
+      std::erase_if(item.filling->watchers, [&](const Filling::Watcher& watcher) { return watcher.group == &group; });
+      if (item.filling->watchers.empty() && !item.filling->dead && !item.filling->filled.all()) give_up(*item.filling);
+    }
+  }
+
+  //--- fillings ----------------------------------------------------------------------------------------------------
+
+  Filling* find_speculative(ExpertKey key) const noexcept {
+    const auto at =
+        std::find_if(speculative_.begin(), speculative_.end(), [&](const Filling* f) { return f->key == key; });
+    return at == speculative_.end() ? nullptr : *at;
+  }
+  /// Guesses for a layer that was passed can't come true any more.
+  void drop_stale(LayerId layer) {
+    for (std::size_t i = speculative_.size(); i-- > 0;) {
+      if (speculative_[i]->key.layer != layer && last_acquired_ == speculative_[i]->key.layer)
+        give_up(*speculative_[i]);
+    }
+    last_acquired_ = layer;
+  }
+  void give_up(Filling& filling) {
+    filling.dead = true;
+    desk_.drop(filling);
+    if (filling.speculative) {
+      std::erase(speculative_, &filling);
+      ++prefetch_stats_.wasted;
+    } else {
+      in_slot_[geometry().class_of(filling.key.layer)][filling.slot.value] = nullptr;
+      core_.abandon(filling.key.layer, filling.slot);
+    }
+    recycle_if_done(filling);
+  }
+  void recycle_if_done(Filling& filling) {
+    if (filling.n_under_way == 0 && filling.writing.none() && filling.n_holders == 0 &&
+        (filling.dead || filling.filled.all())) {
+      fillings_.give_back(filling);
+    }
+  }
+
+  //--- reading -----------------------------------------------------------------------------------------------------
+
+  void submit() {
+    while (auto failed = desk_.submit()) deal_with(*failed);
+    while (desk_.wants_speculative_buffers() && free_a_speculative_buffer()) {
+      while (auto failed = desk_.submit()) deal_with(*failed);
+    }
+  }
+  bool free_a_speculative_buffer() {
+    for (std::size_t i = speculative_.size(); i-- > 0;) {
+      if (speculative_[i]->arrived.none()) continue;
+      give_up(*speculative_[i]);
+      return true;
+    }
+    return false;
+  }
+  void receive(Completion&& completion) {
+    Filling* orphan = nullptr;
+    if (auto received = desk_.receive(std::move(completion), orphan)) deal_with(*received);
+    if (orphan != nullptr) recycle_if_done(*orphan);
+  }
+  void receive_all() {
+    bool any = false;
+    while (auto completion = desk_.poll()) {
+      receive(std::move(*completion));
+      any = true;
+    }
+    if (any) submit();
+  }
+  void deal_with(typename ReadDesk<S>::Received& received) {
+    if (!received.error) return;
+    Filling& filling = *received.filling;
+    if (filling.speculative) {
+      give_up(filling);
+      return;
+    }
+    const std::vector<Filling::Watcher> watchers = filling.watchers;
+    for (const Filling::Watcher& watcher : watchers) fail(*watcher.group, *received.error);
+  }
+
+  /// Puts one arrived part into its slot, with the lock released meanwhile.
+  void fill_one(std::unique_lock<std::mutex>& lock, const Filling* preferred) {
+    const PartToDo todo = *desk_.take_arrived(preferred);
+    Filling& filling = *todo.filling;
+    const std::span<const std::byte> raw = filling.raw[static_cast<std::size_t>(todo.part)];
+    std::byte* const to = slot_part(filling.key, filling.slot, todo.part);
+    filling.writing.add(todo.part);
+    ++n_writing_;
+    lock.unlock();
+    const auto start = Clock::now();
+    if (filler_)
+      filler_(filling.key, todo.part, raw, to);
+    else
+      std::memcpy(to, raw.data(), raw.size());
+    const auto took = Clock::now() - start;
+    lock.lock();
+    fill_time_ += took;
+    --n_writing_;
+    filling.writing.remove(todo.part);
+    desk_.written(filling, todo.part);
+    if (!filling.dead) {
+      filling.filled.add(todo.part);
+      announce(filling);
+    }
+    changed_.notify_all();
+    recycle_if_done(filling);
+    submit();
+  }
+  void announce(Filling& filling) {
+    if (!filling.announced && filling.filled.has(Part::gate) && filling.filled.has(Part::up)) {
+      filling.announced = true;
+      for (const Filling::Watcher& watcher : filling.watchers) watcher.group->ready.push_back(watcher.item);
+    }
+    if (filling.filled.all()) {
+      in_slot_[geometry().class_of(filling.key.layer)][filling.slot.value] = nullptr;
+      filling.watchers.clear();
+    }
+  }
+
+  /// Waits for something to change: in the store where nobody does yet, else for the one who does.
+  void block(std::unique_lock<std::mutex>& lock, Group& group) {
+    if (desk_.idle() && n_writing_ == 0 && !waiting_in_store_) {
+      fail(group, Error{Errc::internal, "experts are missing, and none is being read"});
+      return;
+    }
+    if (n_blocked_++ == 0) blocked_since_ = Clock::now();
+    if (!waiting_in_store_ && desk_.any_under_way()) {
+      waiting_in_store_ = true;
+      lock.unlock();
+      std::optional<Completion> completion = desk_.wait(kPatience);
+      lock.lock();
+      waiting_in_store_ = false;
+      if (completion) receive(std::move(*completion));
+      receive_all();
+      submit();
+      changed_.notify_all();
+    } else {
+      changed_.wait_for(lock, kPatience);
+    }
+    if (--n_blocked_ == 0) wait_time_ += Clock::now() - blocked_since_;
+  }
+
+  //--- places ------------------------------------------------------------------------------------------------------
+
+  std::byte* slot_part(ExpertKey key, SlotId slot, Part part) const noexcept {
+    return pool_.at(geometry().class_of(key.layer), slot) + geometry().part_offset(key.layer, part);
+  }
+  std::array<std::uint64_t, kParts> raw_bytes(LayerId layer) const noexcept {
+    return {geometry().raw_bytes(layer, Part::gate), geometry().raw_bytes(layer, Part::up),
+            geometry().raw_bytes(layer, Part::down)};
+  }
+  std::size_t map_index(ExpertKey key) const noexcept {
+    return std::size_t{key.layer.value} * geometry().n_experts() + key.expert.value;
+  }
+
+  /// Asks a store that doesn't copy where everything lies.
+  Result<void> map_all() {
+    mapped_.resize(std::size_t{geometry().n_layers()} * geometry().n_experts());
+    for (std::uint32_t l = 0; l < geometry().n_layers(); ++l) {
+      if (!geometry().has_experts(LayerId{l})) continue;
+      for (std::uint32_t e = 0; e < geometry().n_experts(); ++e) {
+        const ExpertKey key{LayerId{l}, ExpertId{e}};
+        for (std::size_t p = 0; p < kParts; ++p) {
+          COLI_TRY(ticket, store_->submit(key, static_cast<Part>(p), {}, Urgency::demand));
+          std::optional<Completion> completion = store_->wait(kPatience);
+          if (!completion || completion->ticket != ticket)
+            return Error{Errc::internal, "a mapped read didn't complete at once"};
+          COLI_TRY(data, std::move(completion->data));
+          mapped_[map_index(key)][p] = data;
+        }
+      }
+    }
+    return {};
+  }
+
+  static double seconds(Clock::duration time) noexcept { return std::chrono::duration<double>(time).count(); }
+
+  S* store_;
+  CacheCore<E> core_;
+  SlotPool pool_;
+  ReadDesk<S> desk_;
+  SlotFiller filler_;
+  std::vector<std::array<const std::byte*, kParts>> mapped_;  // zero_copy only
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::vector<Filling*>> in_slot_;  // by class and slot: what is being read into it
+  std::vector<Filling*> speculative_;
+  Recycled<Filling> fillings_;
+  Recycled<Group> groups_;
+  std::vector<SlotGrant> grants_;
+  std::optional<LayerId> last_acquired_;
+  PrefetchStats prefetch_stats_;
+  std::uint32_t n_writing_ = 0;
+  std::uint32_t n_blocked_ = 0;
+  bool waiting_in_store_ = false;
+  Clock::time_point blocked_since_{};
+  Clock::duration wait_time_{};
+  Clock::duration fill_time_{};
+};
+
+}  // namespace coli
