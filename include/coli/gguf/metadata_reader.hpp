@@ -37,8 +37,8 @@ class MetadataReader {
   }
 
  private:
-  // Deeper nesting than this has no use; it bounds the recursion.
-  static constexpr int kMaxNesting = 4;
+  // Arrays in arrays: deeper than this has no use, and the recursion needs a bound.
+  static constexpr int kMaxNesting = 5;
 
   Result<void> read_entry(std::uint64_t index, std::vector<Metadata::Entry>& entries) {
     Metadata::Entry entry;
@@ -120,7 +120,7 @@ class MetadataReader {
     COLI_TRY(head, read_array_head(entry.key));
     if (head.element == ValueType::array) {
       entry.value = NestedArray{head.count};
-      return skip_arrays(head.count, entry.key, 1);
+      return skip_arrays(head.count, entry.key, 2);
     }
     if (head.element == ValueType::string) {
       StringArray strings;
@@ -147,6 +147,7 @@ class MetadataReader {
     return {};
   }
 
+  /// Checks and passes over `count` arrays at nesting level `depth`.
   Result<void> skip_arrays(std::uint64_t count, const std::string& key, int depth) {
     if (depth > kMaxNesting) return bad("arrays nested more than " + std::to_string(kMaxNesting) + " deep", key);
     for (std::uint64_t i = 0; i < count; ++i) {
