@@ -19,7 +19,8 @@ namespace coli {
 
 struct DecodeOptions {
   bool render_special = false;       // control and unknown tokens appear by name
-  bool strip_space_prefix = true;    // sentencepiece: the space that the tokenizer put in front is taken off again
+  /// sentencepiece: the space that the tokenizer put in front is taken off again. Off for text that continues other text.
+  bool strip_space_prefix = true;
 };
 
 class Detokenizer {
@@ -32,12 +33,14 @@ class Detokenizer {
 
   /// The text that became certain with this token: valid UTF-8, often empty. Ids without a token add nothing.
   std::string push(TokenId id) {
-    if (!options_.render_special && vocabulary_->is_special(id)) return {};
+    if (!options_.render_special && vocabulary_->is_special(id)) {
+      at_start_ = at_start_ && id == vocabulary_->bos();
+      return {};
+    }
     std::string piece = vocabulary_->piece(id);
-    const bool is_text = vocabulary_->type(id) != TokenType::control && vocabulary_->type(id) != TokenType::unknown;
-    if (at_start_ && is_text && !piece.empty()) {
+    if (at_start_ && id != vocabulary_->bos()) {
       at_start_ = false;
-      if (piece.front() == ' ') piece.erase(0, 1);
+      if (!vocabulary_->is_special(id) && piece.starts_with(' ')) piece.erase(0, 1);
     }
     held_ += piece;
     return take_certain();
@@ -69,7 +72,7 @@ class Detokenizer {
 
   const Vocabulary* vocabulary_;
   DecodeOptions options_;
-  bool at_start_;  // no text token yet
+  bool at_start_;  // nothing but a BOS came yet
   std::string held_;
 };
 

@@ -11,7 +11,7 @@
 
 #include "coli/core/error.hpp"
 #include "coli/core/ids.hpp"
-#include "coli/gguf/printable.hpp"
+#include "coli/gguf/metadata.hpp"
 #include "coli/text/pair_map.hpp"
 #include "coli/text/vocabulary.hpp"
 
@@ -23,7 +23,7 @@ class SpecialSplitter {
   static constexpr std::size_t kLongestToken = 4096;  // bytes; bounds the work at each byte of text
 
   /// Errors: bad_input, for an added token that is absurdly long.
-  static Result<SpecialSplitter> from(const Vocabulary& vocabulary) {
+  static Result<SpecialSplitter> from(const gguf::Metadata& metadata, const Vocabulary& vocabulary) {
     std::size_t n_bytes = 0;
     std::vector<TokenId> added;
     for (std::size_t i = 0; i < vocabulary.size(); ++i) {
@@ -32,10 +32,9 @@ class SpecialSplitter {
       const bool matches = type == TokenType::user_defined || type == TokenType::control;
       if (!matches || vocabulary.is_padding(id) || vocabulary.text(id).empty()) continue;
       if (vocabulary.text(id).size() > kLongestToken)
-        return Error{Errc::bad_input,
-                     "added token " + std::to_string(i) + " is " + std::to_string(vocabulary.text(id).size()) +
-                         " bytes long; at most " + std::to_string(kLongestToken) + " are supported",
-                     std::string(Vocabulary::kTokensKey)};
+        return metadata.error_at(Vocabulary::kTokensKey, "added token " + std::to_string(i) + " is " +
+                                                             std::to_string(vocabulary.text(id).size()) + " bytes long; at most " +
+                                                             std::to_string(kLongestToken) + " are supported");
       n_bytes += vocabulary.text(id).size();
       added.push_back(id);
     }
@@ -44,8 +43,8 @@ class SpecialSplitter {
     splitter.nodes_.emplace_back();
     for (const TokenId id : added) {
       if (!splitter.add(vocabulary.text(id), id, vocabulary.type(id) == TokenType::control))
-        return Error{Errc::bad_input, "added tokens collide in their index (token " + std::to_string(id.value) + "): no real vocabulary does",
-                     std::string(Vocabulary::kTokensKey)};
+        return metadata.error_at(Vocabulary::kTokensKey, "added tokens collide in their index (token " + std::to_string(id.value) +
+                                                             "): no real vocabulary's do");
     }
     return splitter;
   }

@@ -17,6 +17,7 @@
 #include "coli/core/ids.hpp"
 #include "coli/gguf/metadata.hpp"
 #include "coli/text/byte_level_bpe.hpp"
+#include "coli/text/sentencepiece_bpe.hpp"
 #include "coli/text/special_splitter.hpp"
 #include "coli/text/vocabulary.hpp"
 
@@ -48,37 +49,62 @@ class Tokenizer {
   /// The bytes that one token puts into text (half characters included; control tokens give their name).
   std::string piece(TokenId id) const { return vocabulary_.piece(id); }
 
-  std::size_t held_bytes() const noexcept { return vocabulary_.held_bytes() + bpe_.held_bytes(); }
+  std::size_t held_bytes() const noexcept {
+    return vocabulary_.held_bytes() + std::visit([](const auto& algorithm) { return algorithm.held_bytes(); }, algorithm_);
+  }
 
  private:
-  Tokenizer(Vocabulary vocabulary, SpecialSplitter splitter, ByteLevelBpe bpe)
-      : vocabulary_(std::move(vocabulary)), splitter_(std::move(splitter)), bpe_(std::move(bpe)) {}
+  using Algorithm = std::variant<ByteLevelBpe, SentencePieceBpe>;
+  Tokenizer(Vocabulary vocabulary, SpecialSplitter splitter, Algorithm algorithm)
+      : vocabulary_(std::move(vocabulary)), splitter_(std::move(splitter)), algorithm_(std::move(algorithm)) {}
+
+  Result<void> encode_with(const ByteLevelBpe& bpe, std::string_view text, bool parse_special, std::vector<TokenId>& ids) const;
+  Result<void> encode_with(const SentencePieceBpe& bpe, std::string_view text, bool parse_special, std::vector<TokenId>& ids) const;
 
   Vocabulary vocabulary_;
   SpecialSplitter splitter_;
-  ByteLevelBpe bpe_;
+  Algorithm algorithm_;
 };
 
 inline Result<Tokenizer> Tokenizer::from(const gguf::Metadata& metadata, Vocabulary vocabulary) {
-  COLI_TRY(splitter, SpecialSplitter::from(vocabulary));
+  COLI_TRY(splitter, SpecialSplitter::from(metadata, vocabulary));
+  if (vocabulary.spelling() == Spelling::sentencepiece) {
+    COLI_TRY(bpe, SentencePieceBpe::from(metadata, vocabulary));
+    return Tokenizer(std::move(vocabulary), std::move(splitter), std::move(bpe));
+  }
   COLI_TRY(bpe, ByteLevelBpe::from(metadata, vocabulary));
   return Tokenizer(std::move(vocabulary), std::move(splitter), std::move(bpe));
 }
 
 inline Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
   if (text.size() > kLongestText)
-    return Error{Errc::usage, "the text is " + std::to_string(text.size()) + " bytes long; at most " + std::to_string(kLongestText) + " are tokenised in one go"};
+    return Error{Errc::usage, "the text is " + std::to_string(text.size()) + " bytes long; at most " + std::to_string(kLongestText) +
+                                  " are tokenised in one go"};
   std::vector<TokenId> ids;
   if (options.bos) {
     if (!vocabulary_.bos()) return Error{Errc::usage, "this vocabulary has no beginning-of-sequence token to put in front"};
     ids.push_back(*vocabulary_.bos());
   }
-  ByteLevelBpe::Scratch scratch;
-  COLI_CHECK(splitter_.split(
-      text, options.parse_special,
-      [&](std::string_view stretch, std::size_t) { return bpe_.encode(stretch, vocabulary_, scratch, ids); },
-      [&](TokenId id) { ids.push_back(id); }));
+  COLI_CHECK(std::visit([&](const auto& algorithm) { return encode_with(algorithm, text, options.parse_special, ids); }, algorithm_));
   return ids;
+}
+
+inline Result<void> Tokenizer::encode_with(const ByteLevelBpe& bpe, std::string_view text, bool parse_special,
+                                           std::vector<TokenId>& ids) const {
+  ByteLevelBpe::Scratch scratch;
+  return splitter_.split(
+      text, parse_special,
+      [&](std::string_view stretch, std::size_t) { return bpe.encode(stretch, vocabulary_, scratch, ids); },
+      [&](TokenId id) { ids.push_back(id); });
+}
+
+inline Result<void> Tokenizer::encode_with(const SentencePieceBpe& bpe, std::string_view text, bool parse_special,
+                                           std::vector<TokenId>& ids) const {
+  SentencePieceBpe::Scratch scratch;
+  return splitter_.split(
+      text, parse_special,
+      [&](std::string_view stretch, std::size_t offset) { return bpe.encode(stretch, offset == 0, vocabulary_, scratch, ids); },
+      [&](TokenId id) { ids.push_back(id); });
 }
 
 }  // namespace coli
