@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "coli/contracts/cpu_kernels.hpp"
+#include "coli/contracts/expert_store.hpp"
 #include "coli/core/buffer.hpp"
 #include "coli/core/error.hpp"
 #include "coli/core/thread_pool.hpp"
@@ -154,29 +155,32 @@ class CpuBackend {
     split(n, std::size_t{n} * dim, [&](std::uint32_t t) { kernels_.add(y + std::size_t{t} * dim, dim, x + std::size_t{t} * dim); });
   }
 
+  /// Row `row` of an embedding matrix -> out [n_cols].
+  void embed(const Matrix& embedding, std::uint32_t row, float* out) const { kernels_.decode_row(embedding, row, out); }
+
   /// Sets the input that `experts` reads: x [n, dim]. Quantised once a token, not once an expert.
   void expert_input(const float* x, std::uint32_t n, std::uint32_t dim, bool quantise) { prepare_activations(x, n, dim, quantise); }
   bool quantises(Format format) const { return kernels_.quantises(format); }
 
   /// Computes the experts of one group lease as they become ready; out rows [n_tokens * top_k, hidden].
-  /// `matrices_of(ready)` says where a ready expert's weights are. Errors: whatever the lease reports.
-  template <class Lease, class MatricesOf>
-  Result<void> experts(Lease& lease, const ExpertBatches& batches, const MatricesOf& matrices_of, float* out) {
-    std::vector<Result<void>> outcome(pool_->n_workers());
+  /// `shapes` gives an expert's formats and shapes. Errors: whatever the lease reports.
+  template <class Lease>
+  Result<void> experts(Lease& lease, const ExpertBatches& batches, const ExpertMatrices& shapes, float* out) {
     pool_->run([&](unsigned worker) {
       const ExpertScratch scratch = expert_scratch(worker);
       for (;;) {
         auto next = lease.next();
-        if (!next) {
-          outcome[worker] = std::move(next).error();
-          return;
-        }
-        if (!*next) return;
-        expert_ffn(kernels_, matrices_of(**next), batches.uses_of((*next)->key.expert), activations_.data(), out, scratch);
+        if (!next || !*next) return;
+        const auto& ready = **next;
+        ExpertMatrices w = shapes;
+        w.gate.data = ready.part[static_cast<std::size_t>(Part::gate)];
+        w.up.data = ready.part[static_cast<std::size_t>(Part::up)];
+        const auto done = expert_ffn(kernels_, w, batches.uses_of(ready.key.expert), activations_.data(), out, scratch,
+                                     [&] { return lease.down(ready); });
+        if (!done) return;
       }
     });
-    for (Result<void>& o : outcome)
-      if (!o) return std::move(o);
+    if (auto error = lease.error()) return *std::move(error);
     return {};
   }
 

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "coli/contracts/cpu_kernels.hpp"
+#include "coli/core/error.hpp"
 #include "coli/moe/routing.hpp"
 
 namespace coli {
@@ -29,9 +30,11 @@ struct ExpertScratch {
 
 /// Runs one expert for `uses`; input[token] is its activation, out rows [n_tokens * top_k, hidden] are written at
 /// use.row. No output is shared with another expert, so experts may run in any order and on any core.
-template <CpuKernels K>
-void expert_ffn(const K& kernels, const ExpertMatrices& w, std::span<const ExpertBatches::Use> uses, const Activation* input, float* out,
-                const ExpertScratch& scratch) {
+/// Gate and up are computed before `down_bytes()` is asked for the down matrix: it may still be on its way from disk.
+/// Errors: those of `down_bytes()`.
+template <CpuKernels K, class DownBytes>
+Result<void> expert_ffn(const K& kernels, ExpertMatrices w, std::span<const ExpertBatches::Use> uses, const Activation* input, float* out,
+                        const ExpertScratch& scratch, DownBytes&& down_bytes) {
   const std::uint32_t ffn = w.gate.n_rows;
   const std::size_t quantised_bytes = kernels.quantised_bytes(ffn);
   Activation columns[kExpertPass];
@@ -57,8 +60,13 @@ void expert_ffn(const K& kernels, const ExpertMatrices& w, std::span<const Exper
         columns[c].quantised = quantised;
       }
     }
+    if (first == 0) {
+      COLI_TRY(bytes, down_bytes());
+      w.down.data = bytes;
+    }
     kernels.matmul_rows(w.down, 0, w.down.n_rows, columns, n, down);
   }
+  return {};
 }
 
 }  // namespace coli

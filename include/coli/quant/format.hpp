@@ -90,6 +90,7 @@ class FormatSet {
     return set;
   }
   static constexpr FormatSet all() { return of(all_formats{}); }
+  constexpr void insert(Format tag) { bits_ |= 1U << static_cast<unsigned>(tag); }
   constexpr bool contains(Format tag) const { return (bits_ >> static_cast<unsigned>(tag) & 1U) != 0; }
 
  private:

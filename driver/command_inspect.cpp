@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// colidrv inspect: what is in this file? Reads the header only.
+#include <cstdio>
+
+#include "coli/model/geometry.hpp"
+#include "driver/commands.hpp"
+#include "driver/json_output.hpp"
+#include "driver/model_options.hpp"
+
+namespace colidrv {
+namespace {
+
+struct InspectOptions {
+  std::string model;
+  std::string json;
+};
+
+/// What the model is made of; an error where this is no model that coli runs (a vocabulary, another architecture).
+coli::Result<Json> geometry_json(const coli::gguf::ModelFile& file) {
+  COLI_TRY(h, coli::Hyperparams::read(file.metadata()));
+  COLI_TRY(tensors, coli::ModelTensors::bind(file, h, coli::FormatSet::all()));
+  const coli::ModelGeometry g = coli::ModelGeometry::of(h, tensors);
+  Json layers = Json::array();
+  for (const auto& layer : g.layers)
+    layers.push_back({{"gate_bytes", layer.gate.value}, {"up_bytes", layer.up.value}, {"down_bytes", layer.down.value},
+                      {"expert_bytes", layer.expert().value}, {"layer_bytes", (layer.expert() * g.n_experts).value}});
+  return Json{{"layers", h.n_layers},        {"hidden", h.hidden},
+              {"heads", h.n_heads},          {"kv_heads", h.n_kv_heads},
+              {"head_dim", h.head_dim},      {"context", h.context},
+              {"vocabulary", tensors.n_vocab}, {"experts", h.n_experts},
+              {"top_k", h.top_k},            {"expert_ffn", h.expert_ffn},
+              {"rope_base", h.rope_base},    {"trunk_bytes", g.trunk.value},
+              {"expert_bytes_total", g.experts.value}, {"token_cycle_bytes", g.token_cycle.value},
+              {"kv_bytes_per_position", coli::KvShape{h.n_layers, h.n_kv_heads, h.head_dim, 1, coli::KvFormat::f32}.bytes().value},
+              {"per_layer", std::move(layers)}};
+}
+
+Json shape_json(const coli::gguf::TensorInfo& tensor) {
+  Json shape = Json::array();
+  for (std::uint32_t d = 0; d < tensor.n_dims; ++d) shape.push_back(tensor.dims[d]);
+  return shape;
+}
+
+void print(const coli::gguf::ModelFile& file, const std::string& architecture, const coli::Result<Json>& geometry) {
+  std::printf("architecture: %s\n", architecture.c_str());
+  for (const auto& shard : file.shards()) std::printf("file: %s, %s, GGUF v%u\n", shard.path.c_str(), coli::to_text(coli::Bytes{shard.size}).c_str(), shard.version);
+  std::printf("\nmetadata:\n");
+  for (const auto& entry : file.metadata().keys())
+    std::printf("  %-48s %-14s %s\n", std::string(entry.key).c_str(), entry.type_text().c_str(), entry.value.c_str());
+  std::printf("\ntensors: %zu\n", file.tensors().size());
+  for (const auto& tensor : file.tensors())
+    std::printf("  %-32s %-6s %-24s %s\n", tensor.name.c_str(), std::string(tensor.type->name).c_str(), shape_json(tensor).dump().c_str(),
+                coli::to_text(coli::Bytes{tensor.bytes}).c_str());
+  if (!geometry) {
+    std::printf("\nnot a model that coli runs: %s\n", geometry.error().line().c_str());
+    return;
+  }
+  const auto bytes = [&](const char* key) { return coli::to_text(coli::Bytes{(*geometry)[key].get<std::uint64_t>()}); };
+  std::printf("\ngeometry: %llu layers, hidden %llu, %llu experts a layer, %llu a token\n", (*geometry)["layers"].get<unsigned long long>(),
+              (*geometry)["hidden"].get<unsigned long long>(), (*geometry)["experts"].get<unsigned long long>(), (*geometry)["top_k"].get<unsigned long long>());
+  std::printf("  trunk (resident)        %s\n  experts, all layers     %s\n  experts of one token    %s (token cycle)\n  KV cache, f32           %s a position\n",
+              bytes("trunk_bytes").c_str(), bytes("expert_bytes_total").c_str(), bytes("token_cycle_bytes").c_str(), bytes("kv_bytes_per_position").c_str());
+}
+
+coli::Result<void> inspect(const InspectOptions& options) {
+  COLI_TRY(file, open_file(options.model));
+  COLI_TRY(named, file.metadata().find<std::string>("general.architecture"));
+  const std::string architecture = named.value_or("(not said)");
+  const coli::Result<Json> geometry = geometry_json(file);
+  if (options.json != "-") print(file, architecture, geometry);
+  if (options.json.empty()) return {};
+
+  Json tensors = Json::array();
+  for (const auto& tensor : file.tensors())
+    tensors.push_back({{"name", tensor.name}, {"format", tensor.type->name}, {"shape", shape_json(tensor)}, {"bytes", tensor.bytes}, {"file", tensor.file}, {"offset", tensor.offset}});
+  Json metadata = Json::object();
+  for (const auto& entry : file.metadata().keys()) metadata[std::string(entry.key)] = {{"type", entry.type_text()}, {"value", entry.value}};
+  Json out{{"architecture", architecture}, {"tensors", std::move(tensors)}, {"metadata", std::move(metadata)}};
+  out["geometry"] = geometry ? *geometry : Json(nullptr);
+  if (!geometry) out["geometry_error"] = geometry.error().line();
+  return write_json(out, options.json);
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, Action& action) {
+  auto options = std::make_shared<InspectOptions>();
+  CLI::App& command = *app.add_subcommand("inspect", "what is in a model file: metadata, tensors, sizes");
+  command.add_option("MODEL", options->model, "GGUF file; without it, the embedded model");
+  command.add_option("--json", options->json, "write one JSON object to a file, or - for standard output");
+  command.callback([&action, options] { action = [options] { return inspect(*options); }; });
+}
+
+}  // namespace colidrv

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// colidrv run: generates text.
+#include <signal.h>
+
+#include <atomic>
+#include <cstdio>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "coli/core/sha256.hpp"
+#include "coli/generation.hpp"
+#if __has_include("coli/text/chat.hpp")
+#include "coli/text/chat.hpp"
+#define COLI_CHAT_LANDED
+#endif
+#include "driver/commands.hpp"
+#include "driver/json_output.hpp"
+#include "driver/model_options.hpp"
+#include "driver/text_input.hpp"
+
+namespace colidrv {
+namespace {
+
+struct RunOptions {
+  ModelOptions model;
+  TextInput prompt;
+  std::string system;
+  bool chat = false;
+  bool no_think = false;
+  std::optional<std::uint32_t> n_tokens;
+  coli::GenerationOptions generation;
+  std::optional<std::uint64_t> seed;
+  bool ignore_eos = false;
+  std::string json;
+};
+
+/// Ctrl-C asks the running generation to end; a second one ends the process as usual.
+std::atomic<Session*> interruptible{nullptr};
+std::atomic<bool> interrupted{false};
+extern "C" void on_interrupt(int) {
+  if (interrupted.exchange(true)) {
+    ::signal(SIGINT, SIG_DFL);
+    ::raise(SIGINT);
+    return;
+  }
+  if (Session* session = interruptible.load()) session->cancel();
+}
+
+class InterruptGuard {
+ public:
+  explicit InterruptGuard(Session& session) {
+    interruptible = &session;
+    struct sigaction action {};
+    action.sa_handler = on_interrupt;
+    ::sigemptyset(&action.sa_mask);
+    ::sigaction(SIGINT, &action, &previous_);
+  }
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+  ~InterruptGuard() {
+    ::sigaction(SIGINT, &previous_, nullptr);
+    interruptible = nullptr;
+  }
+
+ private:
+  struct sigaction previous_ {};
+};
+
+coli::Result<std::vector<coli::TokenId>> prompt_ids(const RunOptions& options, Session& session, const coli::gguf::Metadata& metadata) {
+  if (options.prompt.has_ids()) return options.prompt.ids();
+  COLI_TRY(tokenizer, session.tokenizer());
+  COLI_TRY(text, options.prompt.text());
+  coli::Tokenizer::EncodeOptions encode{.bos = tokenizer->vocabulary().add_bos(), .parse_special = true};
+(void)metadata;
+#ifdef COLI_CHAT_LANDED
+  if (options.chat) {
+    COLI_TRY(chat, coli::ChatTemplate::recognise(metadata));
+    std::vector<coli::ChatMessage> messages;
+    if (!options.system.empty()) messages.push_back({"system", options.system});
+    messages.push_back({"user", text});
+    COLI_TRY(rendered, chat.render(messages, {.add_generation_prompt = true, .enable_thinking = !options.no_think}));
+    text = std::move(rendered);
+  }
+#endif
+  return tokenizer->encode(text, encode);
+}
+
+double rate(std::uint64_t tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
+
+Json stats_json(const coli::EngineStats& stats) {
+  return {{"prefill_tokens", stats.prefill_tokens},
+          {"prefill_tps", rate(stats.prefill_tokens, stats.prefill_seconds)},
+          {"decode_tokens", stats.decode_tokens},
+          {"decode_tps", rate(stats.decode_tokens, stats.decode_seconds)},
+          {"peak_rss_bytes", peak_rss_bytes()},
+          {"load_seconds", stats.load_seconds},
+          {"kernels", stats.kernels}};
+}
+
+coli::Result<void> run(RunOptions options) {
+  if (options.chat && options.prompt.has_ids()) return coli::Error{coli::Errc::usage, "needs a text prompt (-p or -f), not token ids", "--chat"};
+  if (!options.chat && (!options.system.empty() || options.no_think)) return coli::Error{coli::Errc::usage, "--system and --no-think belong to --chat"};
+  const bool is_embedded = options.model.model.empty();
+  if (options.prompt.empty()) {
+    if (!is_embedded) return coli::Error{coli::Errc::usage, "no prompt: give -p TEXT, -f FILE or --tokens IDS"};
+    options.prompt.set_text("KING RICHARD III:\n");
+  }
+  COLI_CHECK(options.generation.sampling.validate());
+  COLI_TRY(metadata_file, open_file(options.model.model));
+  COLI_TRY(model, open_model(options.model));
+  Session& session = *model.session;
+  COLI_TRY(prompt, prompt_ids(options, session, metadata_file.metadata()));
+
+  coli::GenerationOptions& generation = options.generation;
+  generation.stop_at_end_tokens = !options.ignore_eos;
+  constexpr std::uint32_t kDefaultTokens = 256;
+  const auto room = session.context() - std::min(session.context(), static_cast<std::uint32_t>(prompt.size()));
+  generation.max_tokens = options.n_tokens.value_or(std::min(kDefaultTokens, room));
+  generation.sampling.seed = options.seed ? *options.seed : (std::uint64_t{std::random_device{}()} << 32 | std::random_device{}());
+
+  const auto tokenizer = session.tokenizer();
+  const bool streams = options.json != "-";
+  coli::Sha256 logits_hash;
+  std::vector<coli::TokenId> ids;
+  Json margins = Json::array();
+  std::string text, tail;
+  if (streams && is_embedded && tokenizer) std::fputs(coli::decode((*tokenizer)->vocabulary(), prompt).c_str(), stdout);
+
+  const InterruptGuard guard(session);
+  const auto stop = coli::generate(session, tokenizer ? *tokenizer : nullptr, prompt, generation, tail, [&](const coli::GeneratedToken& token) {
+    ids.push_back(token.id);
+    margins.push_back(json_number(token.margin));
+    logits_hash.update_values(token.logits);
+    text += token.text;
+    if (streams && tokenizer) {
+      std::fwrite(token.text.data(), 1, token.text.size(), stdout);
+      std::fflush(stdout);
+    } else if (streams) {
+      std::printf("%s%d", ids.size() == 1 ? "" : ",", token.id.value);
+    }
+    return !interrupted.load();
+  });
+  text += tail;
+  if (streams) std::printf("%s\n", tail.c_str());
+  if (!stop && ids.empty()) return stop.error();
+
+  const coli::EngineStats stats = session.stats();
+  const auto text_of_ids = [](std::span<const coli::TokenId> list) {
+    Json array = Json::array();
+    for (const coli::TokenId id : list) array.push_back(id.value);
+    return array;
+  };
+  if (!options.json.empty()) {
+    Json out{{"prompt_ids", text_of_ids(prompt)}, {"ids", text_of_ids(ids)},
+             {"text", text},                      {"stop", stop ? std::string(name_of(*stop)) : "error"},
+             {"margins", std::move(margins)},     {"logits_hash", logits_hash.hex()},
+             {"profile", model.profile->name},    {"seed", generation.sampling.seed},
+             {"stats", stats_json(stats)}};
+    COLI_CHECK(write_json(out, options.json));
+  }
+  if (!options.model.quiet) {
+    std::fprintf(stderr, "prefill %llu tokens at %.1f tok/s, decode %llu at %.1f tok/s, peak memory %s, seed %llu, stop: %s\n",
+                 static_cast<unsigned long long>(stats.prefill_tokens), rate(stats.prefill_tokens, stats.prefill_seconds),
+                 static_cast<unsigned long long>(stats.decode_tokens), rate(stats.decode_tokens, stats.decode_seconds),
+                 coli::to_text(coli::Bytes{peak_rss_bytes()}).c_str(), static_cast<unsigned long long>(generation.sampling.seed),
+                 stop ? std::string(name_of(*stop)).c_str() : "error");
+  }
+  if (!stop) return stop.error();
+  if (*stop == coli::StopReason::cancelled) return coli::Error{coli::Errc::interrupted, "interrupted after " + std::to_string(ids.size()) + " tokens"};
+  return {};
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Action& action) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App& command = *app.add_subcommand("run", "generate text");
+  options->model.add_to(command, false);
+  options->prompt.add_to(command);
+  coli::SamplingOptions& sampling = options->generation.sampling;
+  command.add_option("-n,--n-tokens", options->n_tokens, "tokens to generate; default 256, or what the context has room for");
+  command.add_option("--temp", sampling.temperature, "temperature; 0 is greedy")->capture_default_str();
+  command.add_option("--top-k", sampling.top_k, "keep the k likeliest tokens; 0 is all")->capture_default_str();
+  command.add_option("--top-p", sampling.top_p, "keep the likeliest tokens that reach this probability")->capture_default_str();
+  command.add_option("--min-p", sampling.min_p, "keep tokens at least this likely relative to the likeliest")->capture_default_str();
+  command.add_option("--repeat-penalty", sampling.repeat_penalty, "divides the logits of tokens seen; 1 is off")->capture_default_str();
+  command.add_option("--seed", options->seed, "of the sampler; default: drawn, and printed");
+  command.add_option("--stop", options->generation.stops, "text that ends generation (may be repeated)")->allow_extra_args(false);
+  command.add_flag("--ignore-eos", options->ignore_eos, "go on after end-of-text tokens");
+  command.add_flag("--chat", options->chat, "put the prompt into the model's chat template");
+  command.add_option("--system", options->system, "system message for --chat");
+  command.add_flag("--no-think", options->no_think, "ask a thinking model to answer at once (with --chat)");
+  command.add_option("--json", options->json, "write one JSON object to a file, or - for standard output");
+  command.callback([&action, options] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace colidrv

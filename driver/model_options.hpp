@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options that every command with an engine shares: which model, which profile, how many threads.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "driver/registry.hpp"
+
+namespace colidrv {
+
+struct ModelOptions {
+  std::string model;  // empty: the embedded one
+  std::string profile = "auto";
+  std::string kv;
+  std::optional<unsigned> threads;
+  std::optional<std::uint32_t> context;
+  std::optional<std::uint32_t> chunk;
+  bool quiet = false;
+
+  void add_to(CLI::App& command, bool model_required);
+  coli::EngineOptions engine_options() const;
+};
+
+/// An engine and what it is called.
+struct OpenModel {
+  std::unique_ptr<Session> session;
+  const ProfileEntry* profile;
+  std::string name;  // the path, or "embedded model"
+};
+
+/// Opens the header of `path`, or of the embedded model where it is empty. Errors: io, bad_input, usage (none embedded).
+coli::Result<coli::gguf::ModelFile> open_file(const std::string& path);
+
+/// Opens the model; says on standard error what was chosen, unless quiet. Errors: those of the engine and registry.
+coli::Result<OpenModel> open_model(const ModelOptions& options);
+
+/// The largest resident set of this process so far (VmHWM); 0 where the system does not say.
+std::uint64_t peak_rss_bytes();
+
+}  // namespace colidrv

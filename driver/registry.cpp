@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/registry.hpp"
+
+#include <array>
+
+namespace colidrv {
+
+#define COLI_PROFILE(profile) extern const ProfileEntry profile##_profile;
+#include "coli_profiles.inc"
+#undef COLI_PROFILE
+
+namespace {
+
+/// Best first; profiles that are not in the list of the build are passed over.
+constexpr std::array kPreference{std::string_view("cpu"), std::string_view("scalar")};
+
+std::vector<const ProfileEntry*> in_order_of_preference() {
+  std::vector<const ProfileEntry*> all{
+#define COLI_PROFILE(profile) &profile##_profile,
+#include "coli_profiles.inc"
+#undef COLI_PROFILE
+  };
+  const auto rank = [](const ProfileEntry* p) { return std::find(kPreference.begin(), kPreference.end(), p->name); };
+  std::stable_sort(all.begin(), all.end(), [&](const ProfileEntry* a, const ProfileEntry* b) { return rank(a) < rank(b); });
+  return all;
+}
+
+std::string list_of_names() {
+  std::string names;
+  for (const ProfileEntry* p : profiles()) {
+    const std::string why = p->why_not();
+    names += (names.empty() ? "" : ", ") + std::string(p->name) + (why.empty() ? "" : " (not here: " + why + ")");
+  }
+  return names;
+}
+
+}  // namespace
+
+std::span<const ProfileEntry* const> profiles() {
+  static const std::vector<const ProfileEntry*> all = in_order_of_preference();
+  return all;
+}
+
+coli::Result<const ProfileEntry*> find_profile(std::string_view name) {
+  for (const ProfileEntry* p : profiles()) {
+    if (name != "auto" && p->name != name) continue;
+    const std::string why = p->why_not();
+    if (why.empty()) return p;
+    if (name != "auto") return coli::Error{coli::Errc::unavailable, why + "; in this build: " + list_of_names(), "profile '" + std::string(name) + "'"};
+  }
+  return coli::Error{coli::Errc::unavailable, "is not in this build; in this build: " + list_of_names(), "profile '" + std::string(name) + "'"};
+}
+
+}  // namespace colidrv

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// An opened engine without its type: the one place where a profile's name becomes an engine at run time.
+// One virtual call a token or a prompt; nothing inside an engine is virtual.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "coli/engine.hpp"
+
+namespace colidrv {
+
+class Session {
+ public:
+  Session() = default;
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  virtual ~Session() = default;
+
+  virtual std::span<const coli::TokenId> tokens() const = 0;
+  virtual std::uint32_t context() const = 0;
+  virtual coli::Result<void> truncate(std::uint32_t position) = 0;
+  virtual coli::Result<std::span<const float>> prefill(std::span<const coli::TokenId> tokens) = 0;
+  virtual coli::Result<std::span<const float>> step(coli::TokenId token) = 0;
+  virtual void cancel() noexcept = 0;
+
+  virtual coli::Result<const coli::Tokenizer*> tokenizer() const = 0;
+  virtual const coli::Hyperparams& hyperparams() const = 0;
+  virtual const coli::Accountant& memory() const = 0;
+  virtual coli::EngineStats stats() const = 0;
+  virtual coli::EngineObserver& observer() = 0;
+};
+
+template <coli::Profile P>
+class SessionOf final : public Session {
+ public:
+  explicit SessionOf(coli::engine<P> engine) : engine_(std::move(engine)) {}
+
+  std::span<const coli::TokenId> tokens() const override { return engine_.tokens(); }
+  std::uint32_t context() const override { return engine_.context(); }
+  coli::Result<void> truncate(std::uint32_t position) override { return engine_.truncate(position); }
+  coli::Result<std::span<const float>> prefill(std::span<const coli::TokenId> tokens) override { return engine_.prefill(tokens); }
+  coli::Result<std::span<const float>> step(coli::TokenId token) override { return engine_.step(token); }
+  void cancel() noexcept override { engine_.cancel(); }
+
+  coli::Result<const coli::Tokenizer*> tokenizer() const override { return engine_.tokenizer(); }
+  const coli::Hyperparams& hyperparams() const override { return engine_.hyperparams(); }
+  const coli::Accountant& memory() const override { return engine_.memory(); }
+  coli::EngineStats stats() const override { return engine_.stats(); }
+  coli::EngineObserver& observer() override { return engine_.observer(); }
+
+ private:
+  coli::engine<P> engine_;
+};
+
+}  // namespace colidrv

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What may a host decide when it opens an engine, watch while it runs, and read afterwards?
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "coli/contracts/cpu_kernels.hpp"
+#include "coli/core/bytes.hpp"
+#include "coli/core/ids.hpp"
+#include "coli/moe/routing.hpp"
+
+namespace coli {
+
+/// Values, not structure: what an engine is made of is its profile.
+struct EngineOptions {
+  std::optional<std::uint32_t> context;  // positions of the KV cache; otherwise the model's own, at most 4096
+  std::optional<KvFormat> kv;            // otherwise the profile's
+  unsigned threads = 0;                  // 0: the physical cores available to this process
+  std::uint32_t chunk = 512;             // tokens of one prefill pass; changes speed and scratch, never bits
+};
+
+/// Called between layers; each may be empty. For goldens, traces and per-layer comparison; values are valid in the call.
+struct EngineObserver {
+  /// The residual stream [n_tokens, hidden] of positions first.. after a layer (layer 0 = first) ...
+  std::function<void(LayerId, std::uint32_t first, std::span<const float> hidden)> on_hidden;
+  /// ... and the choice of an MoE layer for positions first.. .
+  std::function<void(LayerId, std::uint32_t first, const Routing&)> on_routing;
+};
+
+/// Counts since the engine was opened.
+struct EngineStats {
+  std::uint64_t prefill_tokens = 0;
+  double prefill_seconds = 0;
+  std::uint64_t decode_tokens = 0;
+  double decode_seconds = 0;
+  double load_seconds = 0;
+  std::vector<std::string> kernels;  // ids of the matrix kernels that run, one a format in use
+};
+
+}  // namespace coli

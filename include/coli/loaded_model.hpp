@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything an engine holds once a model is open, in the order in which it is acquired.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coli/core/accountant.hpp"
+#include "coli/core/error.hpp"
+#include "coli/engine_options.hpp"
+#include "coli/expert_memory.hpp"
+#include "coli/gguf/model_file.hpp"
+#include "coli/model/hyperparams.hpp"
+#include "coli/model/kv_cache.hpp"
+#include "coli/model/rope_table.hpp"
+#include "coli/model/scratch.hpp"
+#include "coli/model/tensors.hpp"
+#include "coli/model/trunk.hpp"
+#include "coli/moe/moe_block.hpp"
+#include "coli/plan/cpus.hpp"
+#include "coli/profile.hpp"
+#include "coli/text/tokenizer.hpp"
+
+namespace coli {
+
+/// Never moves: buffers point at the accountant, the cache at the store and the index.
+template <Profile P>
+struct LoadedModel {
+  using Backend = typename P::Backend;
+  using Kernels = typename Backend::KernelSet;
+
+  /// Errors: see engine::open.
+  static Result<std::unique_ptr<LoadedModel>> load(gguf::ModelFile file, const EngineOptions& options, Kernels kernels) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::string path = file.shards().front().path;
+    const auto named = [&](Error error) { return std::move(error).in_file(path); };
+    auto model = std::make_unique<LoadedModel>(std::move(file), options, std::move(kernels));
+    if (auto done = model->read_header(options); !done) return named(std::move(done).error());
+    if (auto done = model->acquire_memory(options); !done) return named(std::move(done).error());
+    if (auto done = model->load_weights(options); !done) return named(std::move(done).error());
+    model->stats.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return model;
+  }
+
+  LoadedModel(gguf::ModelFile f, const EngineOptions& options, Kernels kernels)
+      : file(std::move(f)), backend(std::move(kernels), options.threads != 0 ? options.threads : available_cores()) {}
+  LoadedModel(const LoadedModel&) = delete;
+  LoadedModel& operator=(const LoadedModel&) = delete;
+
+  Result<const Tokenizer*> tokenizer_or_error() const {
+    if (tokenizer) return &*tokenizer;
+    return Error(tokenizer_error);
+  }
+
+  Accountant accountant;
+  gguf::ModelFile file;
+  Hyperparams hyperparams;
+  ModelTensors tensors;
+  std::vector<std::uint32_t> padding;  // ids that must never be sampled
+  std::optional<Tokenizer> tokenizer;
+  Error tokenizer_error;
+
+  Backend backend;
+  RopeTable rope;
+  KvCache kv;
+  Buffer scratch_memory;
+  Scratch scratch{};
+  std::uint32_t chunk = 0;  // tokens of one pass
+  Routing routing;
+  ExpertBatches batches;
+
+  Trunk trunk;
+  std::vector<MoeLayer> moe_layers;  // by layer; dense layers have an empty entry
+  std::unique_ptr<ExpertMemory<typename P::Eviction>> experts;
+
+  std::vector<TokenId> tokens;  // what the KV cache holds
+  std::atomic<bool> cancelled{false};
+  EngineObserver observer;
+  EngineStats stats;
+
+ private:
+  Result<void> read_header(const EngineOptions& options) {
+    COLI_TRY(h, Hyperparams::read(file.metadata()));
+    hyperparams = h;
+    COLI_TRY(bound, ModelTensors::bind(file, h, FormatSet::of(typename P::Formats{})));
+    tensors = std::move(bound);
+    if (auto read = Tokenizer::from(file.metadata())) {
+      tokenizer = std::move(*read);
+    } else {
+      tokenizer_error = std::move(read).error();
+    }
+    if (tokenizer) COLI_CHECK(mark_padding(tokenizer->vocabulary()));
+
+    constexpr std::uint32_t kDefaultContext = 4096;
+    const std::uint32_t wanted = options.context.value_or(std::min(h.context, kDefaultContext));
+    if (wanted == 0) return Error{Errc::usage, "the context needs at least one position", "--ctx"};
+    if (wanted > h.context)
+      return Error{Errc::usage, std::to_string(wanted) + " positions; the model was trained for " + std::to_string(h.context), "--ctx"};
+    context_ = wanted;
+    chunk = std::clamp(options.chunk, 1U, wanted);
+    return {};
+  }
+
+  Result<void> mark_padding(const Vocabulary& vocabulary) {
+    if (vocabulary.size() > tensors.n_vocab)
+      return Error{Errc::bad_input, "the embedding has " + std::to_string(tensors.n_vocab) + " rows for " + std::to_string(vocabulary.size()) + " tokens", "token_embd.weight"};
+    for (std::uint32_t id = 0; id < tensors.n_vocab; ++id)
+      if (!vocabulary.is_sampleable(TokenId{static_cast<std::int32_t>(id)})) padding.push_back(id);
+    return {};
+  }
+
+  Result<void> acquire_memory(const EngineOptions& options) {
+    const Hyperparams& h = hyperparams;
+    const KvFormat format = options.kv.value_or(P::kKvFormat);
+    if (!backend.kernels().supports(format))
+      return Error{Errc::unavailable, "the profile '" + std::string(P::name.view()) + "' keeps no " + std::string(name_of(format)) + " keys and values", "--kv"};
+    rope = RopeTable(h.rope_base, h.head_dim);
+    COLI_TRY(cache, KvCache::allocate(accountant, {h.n_layers, h.n_kv_heads, h.head_dim, context_, format}));
+    kv = std::move(cache);
+    COLI_TRY(allocated, Scratch::allocate(accountant, h, tensors.n_vocab, chunk, scratch_memory));
+    scratch = allocated;
+    const std::uint32_t widest = std::max({h.hidden, h.q_width(), h.dense_ffn});
+    return backend.reserve(accountant, {chunk, widest, h.expert_ffn, context_});
+  }
+
+  Result<void> load_weights(const EngineOptions&) {
+    std::vector<gguf::ByteSource> sources;
+    for (const auto& shard : file.shards()) {
+      if (!shard.memory.empty()) {
+        sources.push_back(gguf::ByteSource::over(shard.memory));
+        continue;
+      }
+      COLI_TRY(source, gguf::ByteSource::open(shard.path));
+      if (source.size() != shard.size)
+        return Error{Errc::io, "the file changed while it was opened: " + std::to_string(shard.size) + " bytes, now " + std::to_string(source.size()), "", shard.path};
+      sources.push_back(std::move(source));
+    }
+    COLI_TRY(loaded, Trunk::load(accountant, tensors, sources, backend.kernels()));
+    trunk = std::move(loaded);
+    describe_experts();
+    COLI_TRY(opened, (ExpertMemory<typename P::Eviction>::open(accountant, file, tensors, hyperparams, backend.kernels(), backend.pool().n_workers())));
+    experts = std::move(opened);
+    return {};
+  }
+
+  void describe_experts() {
+    const Hyperparams& h = hyperparams;
+    FormatSet used;
+    const auto shape = [&](const TensorRef& t) { return Matrix{t.format, Kernels::kPreparedLayout, t.n_rows, t.n_cols, nullptr}; };
+    for (std::uint32_t l = 0; l < h.n_layers; ++l) {
+      const LayerTensors& t = tensors.layers[l];
+      MoeLayer& layer = moe_layers.emplace_back();
+      for (const TensorRef* ref : {&t.q, &t.k, &t.v, &t.o, &t.gate, &t.up, &t.down}) used.insert(ref->format);
+      if (!t.is_moe()) continue;
+      used.insert(t.router.format);
+      layer = {LayerId{l}, h.hidden, h.norm_epsilon, trunk.layers[l].ffn_norm, trunk.layers[l].router, {shape(t.gate), shape(t.up), shape(t.down)},
+               {h.n_experts, h.top_k, h.renormalise_top_k, h.expert_weight_scale}};
+    }
+    used.insert(trunk.output.format);
+    for (std::size_t f = 0; f < kFormats; ++f)
+      if (used.contains(static_cast<Format>(f))) stats.kernels.push_back(backend.kernels().matmul_id(static_cast<Format>(f)));
+  }
+
+  std::uint32_t context_ = 0;
+};
+
+}  // namespace coli

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// A named composition: backend x formats x eviction policy, checked in words where it does not fit together.
+#pragma once
+
+#include <concepts>
+#include <string_view>
+
+#include "coli/contracts/cpu_kernels.hpp"
+#include "coli/contracts/eviction_policy.hpp"
+#include "coli/contracts/names_itself.hpp"
+#include "coli/core/fixed_name.hpp"
+#include "coli/quant/format.hpp"
+
+namespace coli {
+
+/// What an engine is made of. `Base` policies are types; a host writes its own and composes them here.
+template <FixedName Name, class BackendT, class FormatsT, class EvictionT, KvFormat Kv = KvFormat::f32>
+struct profile {
+  static constexpr FixedName name = Name;
+  using Backend = BackendT;
+  using Formats = FormatsT;
+  using Eviction = EvictionT;
+  static constexpr KvFormat kKvFormat = Kv;  // unless the options say otherwise
+
+  static_assert(require_eviction_policy<EvictionT>());
+  static_assert(require_cpu_kernels<typename BackendT::KernelSet>());
+};
+
+template <class P>
+concept Profile = NamesItself<P> && requires {
+  typename P::Backend;
+  typename P::Formats;
+  typename P::Eviction;
+  { P::kKvFormat } -> std::convertible_to<KvFormat>;
+};
+
+}  // namespace coli
