@@ -86,4 +86,37 @@ BOOST_AUTO_TEST_CASE(ids_equal_the_other_engines) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(ids_equal_each_models_reference) {
+  if (!have_vocabularies()) return;
+  for (const std::string name : {"gpt-2", "llama-bpe", "starcoder", "deepseek-llm", "llama-spm"}) {
+    BOOST_TEST_CONTEXT(name) {
+      const coli::Tokenizer tokenizer = open(name);
+      const auto goldens = read_goldens(name + ".tokens");
+      BOOST_TEST(goldens.size() >= 400u);
+      for (const Golden& golden : goldens) {
+        const auto ids = tokenizer.encode(golden.text, {.bos = false, .parse_special = golden.parse_special});
+        BOOST_REQUIRE(ids);
+        BOOST_TEST(to_text(*ids) == to_text(golden.ids), coli::gguf::quoted(golden.text, 400) << "\n ours      " << to_text(*ids) << "\n reference " << to_text(golden.ids));
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(text_comes_back) {
+  if (!have_vocabularies()) return;
+  for (const std::string& name : all_names()) {
+    if (name == "qwen2") continue;  // normalises: qwen3_test.cpp
+    BOOST_TEST_CONTEXT(name) {
+      const coli::Tokenizer tokenizer = open(name);
+      for (const Golden& golden : read_goldens("gpt-2.tokens")) {
+        const auto ids = tokenizer.encode(golden.text);
+        BOOST_REQUIRE(ids);
+        // SentencePiece can't tell a space from U+2581.
+        if (tokenizer.vocabulary().spelling() == coli::Spelling::sentencepiece && golden.text.find("\u2581") != std::string::npos) continue;
+        BOOST_TEST(coli::decode(tokenizer.vocabulary(), *ids, {.render_special = true}) == golden.text);
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

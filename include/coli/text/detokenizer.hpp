@@ -33,15 +33,11 @@ class Detokenizer {
 
   /// The text that became certain with this token: valid UTF-8, often empty. Ids without a token add nothing.
   std::string push(TokenId id) {
-    if (!options_.render_special && vocabulary_->is_special(id)) {
-      at_start_ = at_start_ && id == vocabulary_->bos();
-      return {};
-    }
+    const bool special = vocabulary_->is_special(id), hidden = special && !options_.render_special;
+    const bool was_at_start = std::exchange(at_start_, at_start_ && hidden && id == vocabulary_->bos());
+    if (hidden) return {};
     std::string piece = vocabulary_->piece(id);
-    if (at_start_ && id != vocabulary_->bos()) {
-      at_start_ = false;
-      if (!vocabulary_->is_special(id) && piece.starts_with(' ')) piece.erase(0, 1);
-    }
+    if (was_at_start && !special && piece.starts_with(' ')) piece.erase(0, 1);
     held_ += piece;
     return take_certain();
   }
@@ -72,7 +68,7 @@ class Detokenizer {
 
   const Vocabulary* vocabulary_;
   DecodeOptions options_;
-  bool at_start_;  // nothing but a BOS came yet
+  bool at_start_;  // nothing came yet but a BOS that was not shown
   std::string held_;
 };
 
