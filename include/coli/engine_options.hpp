@@ -18,8 +18,8 @@ namespace coli {
 
 /// Values, not structure: what an engine is made of is its profile.
 struct EngineOptions {
-  std::optional<std::uint32_t> context;  // positions of the KV cache; otherwise the model's own, at most 4096
-  std::optional<KvFormat> kv;            // otherwise the profile's
+  std::optional<std::uint32_t> context{};  // positions of the KV cache; otherwise the model's own, at most 4096
+  std::optional<KvFormat> kv{};            // otherwise the profile's
   unsigned threads = 0;                  // 0: the physical cores available to this process
   std::uint32_t chunk = 512;             // tokens of one prefill pass; changes speed and scratch, never bits
 };
