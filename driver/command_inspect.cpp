@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "coli/model/geometry.hpp"
+#include "coli/model/kv_cache.hpp"
 #include "driver/commands.hpp"
 #include "driver/json_output.hpp"
 #include "driver/model_options.hpp"

@@ -88,6 +88,8 @@ coli::Result<std::vector<coli::TokenId>> prompt_ids(const RunOptions& options, S
 
 double rate(std::uint64_t tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
 
+double share(std::uint64_t part, std::uint64_t whole) { return whole == 0 ? 1 : static_cast<double>(part) / static_cast<double>(whole); }
+
 Json stats_json(const coli::EngineStats& stats) {
   return {{"prefill_tokens", stats.prefill_tokens},
           {"prefill_tps", rate(stats.prefill_tokens, stats.prefill_seconds)},
@@ -95,7 +97,32 @@ Json stats_json(const coli::EngineStats& stats) {
           {"decode_tps", rate(stats.decode_tokens, stats.decode_seconds)},
           {"peak_rss_bytes", peak_rss_bytes()},
           {"load_seconds", stats.load_seconds},
-          {"kernels", stats.kernels}};
+          {"kernels", stats.kernels},
+          {"cache",
+           {{"hits", stats.cache.hits},
+            {"misses", stats.cache.misses},
+            {"hit_rate", share(stats.cache.hits, stats.cache.hits + stats.cache.misses)},
+            {"bytes_read", stats.cache.bytes_read},
+            {"read_seconds", stats.cache.read_seconds},
+            {"wait_seconds", stats.cache.wait_seconds},
+            {"slots", stats.slots},
+            {"policy", stats.policy},
+            {"store", stats.store}}},
+          {"prefetch",
+           {{"issued", stats.cache.prefetch.issued},
+            {"useful", stats.cache.prefetch.useful},
+            {"late", stats.cache.prefetch.late},
+            {"wasted", stats.cache.prefetch.wasted}}}};
+}
+
+/// The accountant's bill, class by class.
+Json memory_json(const coli::Accountant& memory) {
+  Json bill = Json::object();
+  for (std::size_t c = 0; c < coli::kMemoryClasses; ++c)
+    bill[std::string(name_of(static_cast<coli::MemoryClass>(c)))] = memory.held(static_cast<coli::MemoryClass>(c)).value;
+  bill["total"] = memory.total().value;
+  bill["limit"] = memory.limit() ? Json(memory.limit()->value) : Json(nullptr);
+  return bill;
 }
 
 coli::Result<void> run(RunOptions options) {
@@ -156,7 +183,7 @@ coli::Result<void> run(RunOptions options) {
              {"text", text},                      {"stop", stop ? std::string(name_of(*stop)) : "error"},
              {"margins", std::move(margins)},     {"logits_hash", logits_hash.hex()},
              {"profile", model.profile->name},    {"seed", generation.sampling.seed},
-             {"stats", stats_json(stats)}};
+             {"stats", stats_json(stats)},             {"memory", memory_json(session.memory())}};
     COLI_CHECK(write_json(out, options.json));
   }
   if (!options.model.quiet) {

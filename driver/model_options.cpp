@@ -21,14 +21,19 @@ void ModelOptions::add_to(CLI::App& command, bool model_required) {
   command.add_option("--ctx", context, "positions of the KV cache; default: the model's, at most 4096")->check(CLI::Range(1U, 1U << 30));
   command.add_option("--kv", kv, "format of the KV cache; default: the profile's")->check(CLI::IsMember({"f32", "f16"}));
   command.add_option("--chunk", chunk, "tokens of one prefill pass; changes speed and memory, never results")->check(CLI::Range(1U, 1U << 20));
+  command.add_option("--memory", memory, "bytes that the process may hold, with K, M or G (powers of 1024); experts that don't fit are streamed");
   command.add_flag("--quiet", quiet, "no notes and no summary on standard error");
 }
 
-coli::EngineOptions ModelOptions::engine_options() const {
+coli::Result<coli::EngineOptions> ModelOptions::engine_options() const {
   coli::EngineOptions options;
   options.context = context;
   options.threads = threads.value_or(0);
-  if (chunk) options.chunk = *chunk;
+  options.chunk = chunk;
+  if (memory) {
+    options.memory = coli::parse_bytes(*memory);
+    if (!options.memory) return coli::Error{coli::Errc::usage, "'" + *memory + "' is not a size; expected bytes, or a number with K, M or G", "--memory"};
+  }
   if (!kv.empty()) options.kv = kv == "f16" ? coli::KvFormat::f16 : coli::KvFormat::f32;
   return options;
 }
@@ -41,12 +46,13 @@ coli::Result<coli::gguf::ModelFile> open_file(const std::string& path) {
 }
 
 coli::Result<OpenModel> open_model(const ModelOptions& options) {
+  COLI_TRY(engine_options, options.engine_options());
   COLI_TRY(profile, find_profile(options.profile));
   COLI_TRY(file, open_file(options.model));
   OpenModel model{nullptr, profile, options.model.empty() ? "embedded model" : options.model};
   const bool show_progress = !options.quiet && ::isatty(STDERR_FILENO) != 0;
   if (show_progress) std::fprintf(stderr, "loading %s ...", model.name.c_str());
-  auto session = profile->open(std::move(file), options.engine_options());
+  auto session = profile->open(std::move(file), engine_options);
   if (show_progress) std::fputs("\r\033[K", stderr);
   if (!session) return std::move(session).error();
   model.session = std::move(*session);

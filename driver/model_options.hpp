@@ -19,10 +19,11 @@ struct ModelOptions {
   std::optional<unsigned> threads;
   std::optional<std::uint32_t> context;
   std::optional<std::uint32_t> chunk;
+  std::optional<std::string> memory;
   bool quiet = false;
 
   void add_to(CLI::App& command, bool model_required);
-  coli::EngineOptions engine_options() const;
+  coli::Result<coli::EngineOptions> engine_options() const;  // errors: usage
 };
 
 /// An engine and what it is called.

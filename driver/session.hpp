@@ -9,7 +9,12 @@
 #include <string>
 #include <utility>
 
-#include "coli/engine.hpp"
+#include "coli/core/accountant.hpp"
+#include "coli/core/error.hpp"
+#include "coli/engine_options.hpp"
+#include "coli/gguf/model_file.hpp"
+#include "coli/model/hyperparams.hpp"
+#include "coli/text/tokenizer.hpp"
 
 namespace colidrv {
 
@@ -32,28 +37,6 @@ class Session {
   virtual const coli::Accountant& memory() const = 0;
   virtual coli::EngineStats stats() const = 0;
   virtual coli::EngineObserver& observer() = 0;
-};
-
-template <coli::Profile P>
-class SessionOf final : public Session {
- public:
-  explicit SessionOf(coli::engine<P> engine) : engine_(std::move(engine)) {}
-
-  std::span<const coli::TokenId> tokens() const override { return engine_.tokens(); }
-  std::uint32_t context() const override { return engine_.context(); }
-  coli::Result<void> truncate(std::uint32_t position) override { return engine_.truncate(position); }
-  coli::Result<std::span<const float>> prefill(std::span<const coli::TokenId> tokens) override { return engine_.prefill(tokens); }
-  coli::Result<std::span<const float>> step(coli::TokenId token) override { return engine_.step(token); }
-  void cancel() noexcept override { engine_.cancel(); }
-
-  coli::Result<const coli::Tokenizer*> tokenizer() const override { return engine_.tokenizer(); }
-  const coli::Hyperparams& hyperparams() const override { return engine_.hyperparams(); }
-  const coli::Accountant& memory() const override { return engine_.memory(); }
-  coli::EngineStats stats() const override { return engine_.stats(); }
-  coli::EngineObserver& observer() override { return engine_.observer(); }
-
- private:
-  coli::engine<P> engine_;
 };
 
 }  // namespace colidrv

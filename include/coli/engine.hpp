@@ -58,7 +58,14 @@ class engine {
   const Hyperparams& hyperparams() const noexcept { return model_->hyperparams; }
   const gguf::ModelFile& file() const noexcept { return model_->file; }
   const Accountant& memory() const noexcept { return model_->accountant; }
-  const EngineStats& stats() const noexcept { return model_->stats; }
+  EngineStats stats(bool per_layer = false) const {
+    EngineStats stats = model_->stats;
+    if (const auto* cache = model_->experts->cache_or_null()) stats.cache = cache->stats(per_layer);
+    stats.slots = model_->experts->n_slots();
+    stats.policy = P::Eviction::name.view();
+    stats.store = model_->experts->store_name();
+    return stats;
+  }
   std::uint32_t context() const noexcept { return model_->kv.shape().capacity; }
   EngineObserver& observer() noexcept { return model_->observer; }
 

@@ -7,8 +7,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "coli/cache/cache_stats.hpp"
 #include "coli/contracts/cpu_kernels.hpp"
 #include "coli/core/bytes.hpp"
 #include "coli/core/ids.hpp"
@@ -21,7 +23,8 @@ struct EngineOptions {
   std::optional<std::uint32_t> context{};  // positions of the KV cache; otherwise the model's own, at most 4096
   std::optional<KvFormat> kv{};            // otherwise the profile's
   unsigned threads = 0;                  // 0: the physical cores available to this process
-  std::uint32_t chunk = 512;             // tokens of one prefill pass; changes speed and scratch, never bits
+  std::optional<std::uint32_t> chunk{};  // tokens of one prefill pass: speed and scratch, never bits; otherwise at most 512
+  std::optional<Bytes> memory{};         // covers everything the process holds; otherwise every expert is resident
 };
 
 /// Called between layers; each may be empty. For goldens, traces and per-layer comparison; values are valid in the call.
@@ -40,6 +43,9 @@ struct EngineStats {
   double decode_seconds = 0;
   double load_seconds = 0;
   std::vector<std::string> kernels;  // ids of the matrix kernels that run, one a format in use
+  CacheStats cache;
+  std::uint64_t slots = 0;
+  std::string_view policy, store;
 };
 
 }  // namespace coli

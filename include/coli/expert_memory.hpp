@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -36,56 +37,71 @@ inline Result<ExpertIndex> index_experts(const gguf::ModelFile& file, const Mode
 }
 
 /// Owns index, store and cache. Slots hold weights in the kernels' layout: filling one is a read and a `prepare`.
+/// A resident run is the same cache with a slot for every expert, filled at the start.
 template <EvictionPolicy E>
 class ExpertMemory {
  public:
   using Cache = ExpertCache<E, AnyStore>;
 
-  /// Errors: over_budget, io, bad_input. `kernels` and `tensors` must outlive it.
+  /// Opens the store: from here on the sizes below are known. Errors: io, bad_input, unavailable (the store asked for).
+  /// `kernels` and `tensors` must outlive it.
   template <class Kernels>
-  static Result<std::unique_ptr<ExpertMemory>> open(Accountant& accountant, const gguf::ModelFile& file, const ModelTensors& tensors,
-                                                    const Hyperparams& h, const Kernels& kernels, unsigned n_threads) {
+  static Result<std::unique_ptr<ExpertMemory>> connect(const gguf::ModelFile& file, const ModelTensors& tensors, const Hyperparams& h,
+                                                       const Kernels& kernels) {
     auto memory = std::make_unique<ExpertMemory>();
     COLI_TRY(index, index_experts(file, tensors, h.n_experts));
     memory->index_ = std::move(index);
-    const bool has_experts = std::any_of(tensors.layers.begin(), tensors.layers.end(), [](const LayerTensors& t) { return t.is_moe(); });
-    if (!has_experts) return memory;
+    if (std::none_of(tensors.layers.begin(), tensors.layers.end(), [](const LayerTensors& t) { return t.is_moe(); })) return memory;
     COLI_TRY(store, AnyStore::open(memory->index_));
     memory->store_ = std::move(store);
     COLI_TRY(geometry, geometry_of(memory->index_, h.top_k));
+    memory->geometry_ = std::move(geometry);
 
     // Weights that the kernels take as they lie, in memory already, need no slots at all.
-    const bool zero_copy = Kernels::kPreparedLayout == Layout::plain && memory->index_.all_in_memory();
-    SlotFiller filler;
+    memory->zero_copy_ = Kernels::kPreparedLayout == Layout::plain && !memory->store_->alignment().copies();
     if (Kernels::kPreparedLayout != Layout::plain) {
-      filler = [&kernels, &tensors](ExpertKey key, Part part, std::span<const std::byte> raw, std::byte* slot) {
+      memory->filler_ = [&kernels, &tensors](ExpertKey key, Part part, std::span<const std::byte> raw, std::byte* slot) {
         const LayerTensors& t = tensors.layers[key.layer.value];
         const TensorRef& ref = part == Part::gate ? t.gate : part == Part::up ? t.up : t.down;
         kernels.prepare(ref.format, raw.data(), ref.n_rows, ref.n_cols, slot);
       };
     }
-    const SlotPlan plan = zero_copy ? least_slots(geometry) : resident_plan(geometry);
-    COLI_TRY(cache, Cache::open(accountant, *memory->store_, geometry, plan, std::move(filler), CacheOptions{.staging_buffers = 0, .zero_copy = zero_copy}));
-    memory->cache_ = std::move(cache);
-    COLI_CHECK(memory->cache_->fill_all(n_threads));
     return memory;
   }
 
-  /// Requires a model with experts.
+  bool has_experts() const noexcept { return store_ != nullptr; }
+  Bytes least_slot_bytes() const { return zero_copy_ || !has_experts() ? Bytes{} : least_slots(geometry_).bytes; }
+  Bytes all_slot_bytes() const { return zero_copy_ || !has_experts() ? Bytes{} : geometry_.all_bytes(); }
+  Bytes staging_bytes() const {
+    return zero_copy_ || !has_experts() ? Bytes{} : Staging::bytes_for(default_staging_buffers(geometry_.top_k()), geometry_.largest_raw_part(), store_->alignment());
+  }
+
+  /// Takes slots worth `budget` (at least least_slot_bytes()); where that is all of them, fills them all with
+  /// `n_threads` threads. Errors: over_budget, io.
+  Result<void> allocate(Accountant& accountant, Bytes budget, unsigned n_threads) {
+    if (!has_experts()) return {};
+    COLI_TRY(plan, plan_slots(geometry_, zero_copy_ ? least_slots(geometry_).bytes : budget));
+    COLI_TRY(cache, Cache::open(accountant, *store_, geometry_, plan, filler_, CacheOptions{.staging_buffers = 0, .zero_copy = zero_copy_}));
+    cache_ = std::move(cache);
+    n_slots_ = plan.total();
+    return plan.all_resident(geometry_) ? cache_->fill_all(n_threads) : Result<void>{};
+  }
+
+  /// Requires a model with experts, after allocate().
   Cache& cache() noexcept { return *cache_; }
+  const Cache* cache_or_null() const noexcept { return cache_.get(); }
+  std::uint64_t n_slots() const noexcept { return n_slots_; }
+  std::string_view store_name() const { return has_experts() ? store_->rung() : std::string_view("none"); }
   const ExpertIndex& index() const noexcept { return index_; }
 
  private:
-  static SlotPlan resident_plan(const CacheGeometry& geometry) {
-    SlotPlan plan;
-    plan.bytes = geometry.all_bytes();
-    for (std::uint32_t c = 0; c < geometry.classes().size(); ++c) plan.slots.push_back(geometry.experts_in_class(c));
-    return plan;
-  }
-
   ExpertIndex index_;
+  CacheGeometry geometry_;
   std::unique_ptr<AnyStore> store_;
+  bool zero_copy_ = false;
+  SlotFiller filler_;
   std::unique_ptr<Cache> cache_;
+  std::uint64_t n_slots_ = 0;
 };
 
 }  // namespace coli

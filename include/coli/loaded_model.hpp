@@ -7,12 +7,15 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "coli/contracts/backend.hpp"
 #include "coli/core/accountant.hpp"
 #include "coli/core/error.hpp"
 #include "coli/engine_options.hpp"
@@ -26,6 +29,7 @@
 #include "coli/model/trunk.hpp"
 #include "coli/moe/moe_block.hpp"
 #include "coli/plan/cpus.hpp"
+#include "coli/plan/memory_bill.hpp"
 #include "coli/profile.hpp"
 #include "coli/text/tokenizer.hpp"
 
@@ -45,13 +49,13 @@ struct LoadedModel {
     auto model = std::make_unique<LoadedModel>(std::move(file), options, std::move(kernels));
     if (auto done = model->read_header(options); !done) return named(std::move(done).error());
     if (auto done = model->acquire_memory(options); !done) return named(std::move(done).error());
-    if (auto done = model->load_weights(options); !done) return named(std::move(done).error());
+    if (auto done = model->load_weights(); !done) return named(std::move(done).error());
     model->stats.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return model;
   }
 
   LoadedModel(gguf::ModelFile f, const EngineOptions& options, Kernels kernels)
-      : file(std::move(f)), backend(std::move(kernels), options.threads != 0 ? options.threads : available_cores()) {}
+      : accountant(options.memory), file(std::move(f)), backend(std::move(kernels), options.threads != 0 ? options.threads : available_cores()) {}
   LoadedModel(const LoadedModel&) = delete;
   LoadedModel& operator=(const LoadedModel&) = delete;
 
@@ -60,7 +64,7 @@ struct LoadedModel {
     return Error(tokenizer_error);
   }
 
-  Accountant accountant;
+  Accountant accountant;  // first: every buffer gives its charge back to it
   gguf::ModelFile file;
   Hyperparams hyperparams;
   ModelTensors tensors;
@@ -105,7 +109,8 @@ struct LoadedModel {
     if (wanted > h.context)
       return Error{Errc::usage, std::to_string(wanted) + " positions; the model was trained for " + std::to_string(h.context), "--ctx"};
     context_ = wanted;
-    chunk = std::clamp(options.chunk, 1U, wanted);
+    constexpr std::uint32_t kDefaultChunk = 512;
+    chunk = std::clamp(options.chunk.value_or(kDefaultChunk), 1U, wanted);
     return {};
   }
 
@@ -117,21 +122,46 @@ struct LoadedModel {
     return {};
   }
 
+  /// Everything but slots is taken at its full size; the limit is checked before any of it, so that a refusal comes
+  /// with the whole bill and before minutes of loading.
   Result<void> acquire_memory(const EngineOptions& options) {
     const Hyperparams& h = hyperparams;
     const KvFormat format = options.kv.value_or(P::kKvFormat);
     if (!backend.kernels().supports(format))
       return Error{Errc::unavailable, "the profile '" + std::string(P::name.view()) + "' keeps no " + std::string(name_of(format)) + " keys and values", "--kv"};
+    COLI_TRY(connected, ExpertMemory<typename P::Eviction>::connect(file, tensors, h, backend.kernels()));
+    experts = std::move(connected);
+    const KvShape kv_shape{h.n_layers, h.n_kv_heads, h.head_dim, context_, format};
+    const std::uint32_t widest = std::max({h.hidden, h.q_width(), h.dense_ffn});
+    const auto backend_shape = [&] { return BackendShape{chunk, widest, h.expert_ffn, context_}; };
+    const auto scratch_bytes = [&] { return Scratch::bytes(h, tensors.n_vocab, chunk) + backend.scratch_bytes(backend_shape()); };
+    if (options.memory && !options.chunk)  // a pass as large as a twentieth of the limit allows
+      while (chunk > 16 && scratch_bytes() * 20 > *options.memory) chunk /= 2;
+
+    MemoryBill bill;
+    bill.base = resident_bytes_now() + Bytes{kSlack};
+    bill.trunk = Trunk::bytes(tensors);
+    bill.kv = kv_shape.bytes();
+    bill.scratch = scratch_bytes();
+    bill.io = std::max(experts->staging_bytes(), Bytes{Trunk::kStagingBytes});
+    bill.least_slots = experts->least_slot_bytes();
+    bill.all_slots = experts->all_slot_bytes();
+    slot_budget_ = bill.all_slots;
+    if (options.memory) {
+      COLI_TRY(budget, bill.slots_under(*options.memory));
+      slot_budget_ = budget;
+    }
+    COLI_CHECK(accountant.charge(MemoryClass::base, bill.base));
+
     rope = RopeTable(h.rope_base, h.head_dim);
-    COLI_TRY(cache, KvCache::allocate(accountant, {h.n_layers, h.n_kv_heads, h.head_dim, context_, format}));
+    COLI_TRY(cache, KvCache::allocate(accountant, kv_shape));
     kv = std::move(cache);
     COLI_TRY(allocated, Scratch::allocate(accountant, h, tensors.n_vocab, chunk, scratch_memory));
     scratch = allocated;
-    const std::uint32_t widest = std::max({h.hidden, h.q_width(), h.dense_ffn});
-    return backend.reserve(accountant, {chunk, widest, h.expert_ffn, context_});
+    return backend.reserve(accountant, backend_shape());
   }
 
-  Result<void> load_weights(const EngineOptions&) {
+  Result<void> load_weights() {
     std::vector<gguf::ByteSource> sources;
     for (const auto& shard : file.shards()) {
       if (!shard.memory.empty()) {
@@ -146,9 +176,7 @@ struct LoadedModel {
     COLI_TRY(loaded, Trunk::load(accountant, tensors, sources, backend.kernels()));
     trunk = std::move(loaded);
     describe_experts();
-    COLI_TRY(opened, (ExpertMemory<typename P::Eviction>::open(accountant, file, tensors, hyperparams, backend.kernels(), backend.pool().n_workers())));
-    experts = std::move(opened);
-    return {};
+    return experts->allocate(accountant, slot_budget_, backend.pool().n_workers());
   }
 
   void describe_experts() {
@@ -169,7 +197,18 @@ struct LoadedModel {
       if (used.contains(static_cast<Format>(f))) stats.kernels.push_back(backend.kernels().matmul_id(static_cast<Format>(f)));
   }
 
+  /// What the process holds before the model's own memory: measured, so that metadata, tokenizer, code and libraries
+  /// are in it, whatever they are.
+  static Bytes resident_bytes_now() {
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);)
+      if (line.starts_with("VmHWM:")) return Bytes{std::strtoull(line.c_str() + 6, nullptr, 10)} * kKiB;
+    return {};
+  }
+  static constexpr std::uint64_t kSlack = 4 * kMiB;  // page rounding, stacks, what the allocator keeps
+
   std::uint32_t context_ = 0;
+  Bytes slot_budget_{};
 };
 
 }  // namespace coli

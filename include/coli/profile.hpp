@@ -5,6 +5,7 @@
 #include <concepts>
 #include <string_view>
 
+#include "coli/contracts/backend.hpp"
 #include "coli/contracts/cpu_kernels.hpp"
 #include "coli/contracts/eviction_policy.hpp"
 #include "coli/contracts/names_itself.hpp"
@@ -23,7 +24,7 @@ struct profile {
   static constexpr KvFormat kKvFormat = Kv;  // unless the options say otherwise
 
   static_assert(require_eviction_policy<EvictionT>());
-  static_assert(require_cpu_kernels<typename BackendT::KernelSet>());
+  static_assert(require_backend<BackendT>());
 };
 
 template <class P>

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "coli/contracts/backend.hpp"
 #include "coli/contracts/cpu_kernels.hpp"
 #include "coli/contracts/expert_store.hpp"
 #include "coli/core/buffer.hpp"
@@ -24,20 +25,6 @@
 #include "coli/moe/routing.hpp"
 
 namespace coli {
-
-/// What a backend must hold scratch for.
-struct BackendShape {
-  std::uint32_t max_tokens;   // of one forward pass
-  std::uint32_t widest;       // longest row of any trunk matrix
-  std::uint32_t expert_ffn;
-  std::uint32_t context;      // positions
-};
-
-/// One product of a group that shares its input: out [n_tokens, matrix.n_rows].
-struct MatmulOutput {
-  const Matrix* matrix;
-  float* out;
-};
 
 template <CpuKernels Kernels>
 class CpuBackend {

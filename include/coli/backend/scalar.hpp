@@ -76,5 +76,6 @@ struct ScalarKernels {
 static_assert(CpuKernels<ScalarKernels> && require_cpu_kernels<ScalarKernels>());
 
 using ScalarBackend = CpuBackend<ScalarKernels>;
+static_assert(Backend<ScalarBackend> && require_backend<ScalarBackend>());
 
 }  // namespace coli

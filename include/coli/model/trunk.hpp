@@ -79,8 +79,9 @@ class Trunk {
     return trunk;
   }
 
+  static constexpr std::size_t kStagingBytes = 4 * kMiB;  // while loading
+
  private:
-  static constexpr std::size_t kStagingBytes = 4 * kMiB;
 
   struct Placement {
     Bytes used{};

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "coli/contracts/sampler.hpp"
@@ -26,12 +29,14 @@ struct SamplingOptions {
   /// Errors: usage, naming the option.
   Result<void> validate() const {
     const auto refuse = [](const char* option, double value, const char* range) {
-      return Error{Errc::usage, std::to_string(value) + " is out of range; expected " + range, option};
+      char text[32];
+      const char* const end = std::to_chars(text, text + sizeof text, value).ptr;
+      return Error{Errc::usage, std::string(static_cast<const char*>(text), end) + " is out of range; expected " + range, option};
     };
     if (!(temperature >= 0 && temperature <= 1e6)) return refuse("--temp", temperature, "0 (greedy) to 1000000");
     if (!(top_p > 0 && top_p <= 1)) return refuse("--top-p", top_p, "more than 0, at most 1");
     if (!(min_p >= 0 && min_p <= 1)) return refuse("--min-p", min_p, "0 to 1");
-    if (!(repeat_penalty > 0 && repeat_penalty <= 1e6)) return refuse("--repeat-penalty", repeat_penalty, "more than 0; 1 is off");
+    if (!(repeat_penalty > 0 && repeat_penalty <= 1e6)) return refuse("--repeat-penalty", repeat_penalty, "more than 0, at most 1000000; 1 is off");
     return {};
   }
 };
@@ -44,7 +49,7 @@ class RandomSampler {
 
   /// Counts `token` as seen for the repetition penalty (prompt and generated tokens).
   void saw(TokenId token) {
-    if (options_.repeat_penalty != 1 && std::find(seen_.begin(), seen_.end(), token) == seen_.end()) seen_.push_back(token);
+    if (options_.repeat_penalty != 1) seen_.insert(token);
   }
 
   Result<TokenId> next(std::span<const float> logits) {
@@ -53,7 +58,9 @@ class RandomSampler {
       for (const TokenId token : seen_) {
         if (token.value < 0 || static_cast<std::size_t>(token.value) >= penalised_.size()) continue;
         float& logit = penalised_[static_cast<std::size_t>(token.value)];
-        logit = static_cast<float>(logit > 0 ? logit / options_.repeat_penalty : logit * options_.repeat_penalty);
+        if (!std::isfinite(logit)) continue;  // never sampled, or refused below
+        constexpr double kMost = std::numeric_limits<float>::max();  // a penalty must not make a logit infinite
+        logit = static_cast<float>(std::clamp(logit > 0 ? logit / options_.repeat_penalty : logit * options_.repeat_penalty, -kMost, kMost));
       }
       logits = penalised_;
     }
@@ -113,7 +120,7 @@ class RandomSampler {
 
   SamplingOptions options_;
   Rng rng_;
-  std::vector<TokenId> seen_;
+  std::unordered_set<TokenId> seen_;
   std::vector<float> penalised_;
   std::vector<Candidate> candidates_;
 };

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The session over one profile's engine; included by driver/profiles/*.cpp alone, so that engines compile once.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "coli/engine.hpp"
+#include "driver/session.hpp"
+
+namespace colidrv {
+
+template <coli::Profile P>
+class SessionOf final : public Session {
+ public:
+  explicit SessionOf(coli::engine<P> engine) : engine_(std::move(engine)) {}
+
+  std::span<const coli::TokenId> tokens() const override { return engine_.tokens(); }
+  std::uint32_t context() const override { return engine_.context(); }
+  coli::Result<void> truncate(std::uint32_t position) override { return engine_.truncate(position); }
+  coli::Result<std::span<const float>> prefill(std::span<const coli::TokenId> tokens) override { return engine_.prefill(tokens); }
+  coli::Result<std::span<const float>> step(coli::TokenId token) override { return engine_.step(token); }
+  void cancel() noexcept override { engine_.cancel(); }
+
+  coli::Result<const coli::Tokenizer*> tokenizer() const override { return engine_.tokenizer(); }
+  const coli::Hyperparams& hyperparams() const override { return engine_.hyperparams(); }
+  const coli::Accountant& memory() const override { return engine_.memory(); }
+  coli::EngineStats stats() const override { return engine_.stats(); }
+  coli::EngineObserver& observer() override { return engine_.observer(); }
+
+ private:
+  coli::engine<P> engine_;
+};
+
+template <coli::Profile P>
+coli::Result<std::unique_ptr<Session>> open_session(coli::gguf::ModelFile file, const coli::EngineOptions& options,
+                                                    typename P::Backend::KernelSet kernels) {
+  COLI_TRY(engine, coli::engine<P>::open(std::move(file), options, std::move(kernels)));
+  return std::unique_ptr<Session>(std::make_unique<SessionOf<P>>(std::move(engine)));
+}
+
+}  // namespace colidrv
