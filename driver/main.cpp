@@ -26,6 +26,7 @@ int run(int argc, char** argv) {
   colidrv::add_inspect(app, action);
   colidrv::add_tokenize(app, action);
   colidrv::add_eval(app, action);
+  colidrv::add_bench(app, action);
   colidrv::add_profiles(app, action);
   try {
     app.parse(argc, argv);

@@ -8,12 +8,14 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "coli/core/accountant.hpp"
 #include "coli/core/error.hpp"
 #include "coli/engine_options.hpp"
 #include "coli/gguf/model_file.hpp"
 #include "coli/model/hyperparams.hpp"
+#include "coli/model/tensors.hpp"
 #include "coli/text/tokenizer.hpp"
 
 namespace colidrv {
@@ -36,6 +38,10 @@ class Session {
   virtual const coli::Hyperparams& hyperparams() const = 0;
   virtual const coli::Accountant& memory() const = 0;
   virtual coli::EngineStats stats() const = 0;
+  virtual const coli::ModelTensors& tensors() const = 0;
+  virtual std::vector<std::span<const std::byte>> weight_memory() const = 0;
+  virtual unsigned threads() const = 0;
+  virtual std::string isa() const = 0;
   virtual coli::EngineObserver& observer() = 0;
 };
 

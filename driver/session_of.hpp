@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "coli/engine.hpp"
@@ -27,6 +28,10 @@ class SessionOf final : public Session {
   const coli::Hyperparams& hyperparams() const override { return engine_.hyperparams(); }
   const coli::Accountant& memory() const override { return engine_.memory(); }
   coli::EngineStats stats() const override { return engine_.stats(); }
+  const coli::ModelTensors& tensors() const override { return engine_.tensors(); }
+  std::vector<std::span<const std::byte>> weight_memory() const override { return engine_.weight_memory(); }
+  unsigned threads() const override { return engine_.threads(); }
+  std::string isa() const override { return std::string(engine_.kernels().isa()); }
   coli::EngineObserver& observer() override { return engine_.observer(); }
 
  private:

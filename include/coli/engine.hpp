@@ -66,6 +66,16 @@ class engine {
     stats.store = model_->experts->store_name();
     return stats;
   }
+  const ModelTensors& tensors() const noexcept { return model_->tensors; }
+  /// Where the weights lie: trunk and expert slots, as a bandwidth measurement may read them.
+  std::vector<std::span<const std::byte>> weight_memory() const {
+    std::vector<std::span<const std::byte>> spans;
+    if (const auto* cache = model_->experts->cache_or_null()) spans = cache->slot_memory();
+    spans.push_back(model_->trunk.memory());
+    return spans;
+  }
+  const Kernels& kernels() const noexcept { return model_->backend.kernels(); }
+  unsigned threads() const noexcept { return model_->backend.pool().n_workers(); }
   std::uint32_t context() const noexcept { return model_->kv.shape().capacity; }
   EngineObserver& observer() noexcept { return model_->observer; }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 #include "coli/backend/cpu.hpp"
 #include "coli/contracts/cpu_kernels.hpp"
@@ -71,6 +72,7 @@ struct ScalarKernels {
     }
   }
 
+  static constexpr std::string_view isa() { return "baseline"; }
   std::string matmul_id(Format format) const { return "matvec/" + std::string(name_of(format)) + "/ref"; }
 };
 static_assert(CpuKernels<ScalarKernels> && require_cpu_kernels<ScalarKernels>());

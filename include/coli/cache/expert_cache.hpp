@@ -190,6 +190,9 @@ class ExpertCache {
   static constexpr std::string_view policy_name() noexcept { return E::name.view(); }
   static constexpr std::string_view store_name() noexcept { return S::name.view(); }
 
+  /// The slots' memory: what a bandwidth measurement may read.
+  std::vector<std::span<const std::byte>> slot_memory() const { return pool_.memory(); }
+
   CacheStats stats(bool per_layer = false) const {
     const std::lock_guard lock(mutex_);
     CacheStats stats;

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,13 @@ class SlotPool {
 
   std::byte* at(std::uint32_t size_class, SlotId slot) const noexcept {
     return classes_[size_class].memory.data() + classes_[size_class].slot_bytes * slot.value;
+  }
+
+  /// The memory of every class: what a bandwidth measurement may read.
+  std::vector<std::span<const std::byte>> memory() const {
+    std::vector<std::span<const std::byte>> spans;
+    for (const Class& c : classes_) spans.push_back(c.memory.all<const std::byte>());
+    return spans;
   }
 
  private:

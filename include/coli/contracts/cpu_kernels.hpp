@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "coli/contracts/names_itself.hpp"
 #include "coli/quant/matrix.hpp"
@@ -61,6 +62,7 @@ concept CpuKernels = NamesItself<K> && requires(const K k, const Matrix& matrix,
   { k.add(in, n, out) } -> std::same_as<void>;                        // out += x
   { k.add_weighted(in, in, n, n, out) } -> std::same_as<void>;        // out += sum over rows, in order: (rows [n_rows, n], weights, n_rows, n, out)
   { k.matmul_id(format) } -> std::convertible_to<std::string>;        // which kernel multiplies this format
+  { k.isa() } -> std::convertible_to<std::string_view>;               // the instruction set that runs
 };
 
 template <class K>

@@ -24,13 +24,20 @@ struct ModelGeometry {
   Bytes trunk{};          // resident: everything but routed experts
   Bytes experts{};        // of all layers
   Bytes token_cycle{};    // sum over layers of top_k experts: what one token reads with no cache
+  Bytes token_trunk{};    // trunk matrices that one token multiplies: attention, router, dense layers, output
+  Bytes token_weights() const { return token_cycle + token_trunk; }
 
   static ModelGeometry of(const Hyperparams& h, const ModelTensors& tensors) {
     ModelGeometry g;
     g.n_experts = h.n_experts;
     g.top_k = h.top_k;
     g.trunk = Trunk::bytes(tensors);
+    g.token_trunk = tensors.output ? tensors.output.bytes() : tensors.embedding.bytes();
     for (const LayerTensors& t : tensors.layers) {
+      for (const TensorRef* matrix : {&t.q, &t.k, &t.v, &t.o}) g.token_trunk += matrix->bytes();
+      if (t.is_moe()) g.token_trunk += t.router.bytes();
+      else
+        for (const TensorRef* matrix : {&t.gate, &t.up, &t.down}) g.token_trunk += matrix->bytes();
       Layer& layer = g.layers.emplace_back();
       if (!t.is_moe()) continue;
       layer = {t.gate.bytes(), t.up.bytes(), t.down.bytes()};

@@ -81,6 +81,8 @@ class Trunk {
 
   static constexpr std::size_t kStagingBytes = 4 * kMiB;  // while loading
 
+  std::span<const std::byte> memory() const { return memory_.all<const std::byte>(); }
+
  private:
 
   struct Placement {
