@@ -25,11 +25,11 @@ bool refused_or_sound(std::string_view bytes, const std::string& how) {
   if (!modest(bytes.size()))
     BOOST_ERROR(how << ": allocated " << largest_allocation() << " bytes for " << bytes.size());
   if (model) {
-    if (!sound(*model)) BOOST_ERROR(how << ": accepted, but not sound");
+    if (!sound(*model) || !answers(model->metadata())) BOOST_ERROR(how << ": accepted, but not sound");
     return false;
   }
   const Error& error = model.error();
-  if (error.code != Errc::bad_input || error.file != "x.gguf" || error.message.empty() || contains(error.line(), "\n"))
+  if (error.code != Errc::bad_input || error.file != "x.gguf" || error.message.empty() || !one_line(error))
     BOOST_ERROR(how << ": " << error.line());
   return true;
 }
