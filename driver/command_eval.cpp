@@ -116,7 +116,7 @@ void add_eval(CLI::App& app, Action& action) {
   CLI::App& command = *app.add_subcommand("eval", "compare a model's greedy decisions with goldens");
   options->model.add_to(command, true);
   command.add_option("--golden", options->golden, "golden file: prompts and the ids that must follow")->required();
-  command.add_option("--json", options->json, "write one JSON object to a file, or - for standard output");
+  add_json_option(command, options->json);
   command.callback([&action, options] { action = [options] { return eval(*options); }; });
 }
 

@@ -64,6 +64,7 @@ void print(const coli::gguf::ModelFile& file, const std::string& architecture, c
 }
 
 coli::Result<void> inspect(const InspectOptions& options) {
+  COLI_CHECK(check_json_path(options.json));
   COLI_TRY(file, open_file(options.model));
   COLI_TRY(named, file.metadata().find<std::string>("general.architecture"));
   const std::string architecture = named.value_or("(not said)");
@@ -88,7 +89,7 @@ void add_inspect(CLI::App& app, Action& action) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App& command = *app.add_subcommand("inspect", "what is in a model file: metadata, tensors, sizes");
   command.add_option("MODEL", options->model, "GGUF file; without it, the embedded model");
-  command.add_option("--json", options->json, "write one JSON object to a file, or - for standard output");
+  add_json_option(command, options->json);
   command.callback([&action, options] { action = [options] { return inspect(*options); }; });
 }
 

@@ -11,9 +11,10 @@ namespace colidrv {
 void add_profiles(CLI::App& app, Action& action) {
   auto json = std::make_shared<std::string>();
   CLI::App& command = *app.add_subcommand("profiles", "what this binary holds, and what of it runs here");
-  command.add_option("--json", *json, "write one JSON object to a file, or - for standard output");
+  add_json_option(command, *json);
   command.callback([&action, json] {
     action = [json]() -> coli::Result<void> {
+      COLI_CHECK(check_json_path(*json));
       Json list = Json::array();
       for (const ProfileEntry* p : profiles()) {
         const std::string why_not = p->why_not();

@@ -218,7 +218,7 @@ void add_run(CLI::App& app, Action& action) {
   command.add_flag("--chat", options->chat, "put the prompt into the model's chat template");
   command.add_option("--system", options->system, "system message for --chat");
   command.add_flag("--no-think", options->no_think, "ask a thinking model to answer at once (with --chat)");
-  command.add_option("--json", options->json, "write one JSON object to a file, or - for standard output");
+  add_json_option(command, options->json);
   command.callback([&action, options] { action = [options] { return run(*options); }; });
 }
 

@@ -23,6 +23,8 @@ struct TokenizeOptions {
 
 coli::Result<void> tokenize(const TokenizeOptions& options) {
   if (options.text.empty() == !options.decode) return coli::Error{coli::Errc::usage, "give one of -p TEXT, -f FILE or --decode IDS"};
+  if (options.decode && (options.bos || options.no_special)) return coli::Error{coli::Errc::usage, "--bos and --no-special belong to a text (-p, -f), not to --decode"};
+  COLI_CHECK(check_json_path(options.json));
   COLI_TRY(file, open_file(options.model));
   auto opened = coli::Tokenizer::from(file.metadata());
   if (!opened) return std::move(opened).error().in_file(file.shards().front().path);
@@ -66,7 +68,7 @@ void add_tokenize(CLI::App& app, Action& action) {
   command.add_option("--decode", options->decode, "token ids, 1,2,3, to turn into text");
   command.add_flag("--bos", options->bos, "put the beginning-of-sequence token in front");
   command.add_flag("--no-special", options->no_special, "treat the names of control tokens as plain text");
-  command.add_option("--json", options->json, "write one JSON object to a file, or - for standard output");
+  add_json_option(command, options->json);
   command.callback([&action, options] { action = [options] { return tokenize(*options); }; });
 }
 

@@ -2,14 +2,18 @@
 // Machine-readable results: one JSON object to a file (whole or not at all) or to standard output.
 #pragma once
 
-#include <fcntl.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 
 #include "coli/core/error.hpp"
 
@@ -27,8 +31,34 @@ inline Json json_number(float value) {
   return shortest;
 }
 
-/// Writes `object` and a newline to `path`, or to standard output for "-". Files appear under their name only when
-/// complete. Errors: io, naming the path.
+/// The option that every command has. An empty value would mean "no JSON" further on, so it is refused here.
+inline void add_json_option(CLI::App& command, std::string& path) {
+  command.add_option("--json", path, "write one JSON object to a file, or - for standard output")
+      ->check([](const std::string& value) { return value.empty() ? std::string("needs the name of a file, or -") : std::string(); });
+}
+
+/// Whether `path` names something that is not replaced but written to: a device, a pipe.
+inline bool is_special_file(const std::string& path) {
+  std::error_code unknown;
+  const auto status = std::filesystem::status(path, unknown);
+  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status);
+}
+
+/// Can write_json write there? Asked before the work that it would report. Errors: io, naming the path.
+inline coli::Result<void> check_json_path(const std::string& path) {
+  if (path.empty() || path == "-") return {};
+  const auto refuse = [&](int why) { return coli::Error{coli::Errc::io, std::string("cannot write there: ") + std::strerror(why), "--json", path}; };
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown)) return refuse(EISDIR);
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  const std::string must_be_writable = is_special_file(path) ? path : folder.empty() ? "." : folder.string();
+  if (::access(must_be_writable.c_str(), W_OK) != 0) return refuse(errno);
+  if (!is_special_file(path) && !std::filesystem::is_directory(must_be_writable, unknown)) return refuse(ENOTDIR);
+  return {};
+}
+
+/// Writes `object` and a newline to `path`, or to standard output for "-". A file appears under its name only when it
+/// is complete; a link goes on pointing at it. Errors: io, naming the path.
 inline coli::Result<void> write_json(const Json& object, const std::string& path) {
   // Text that is not UTF-8 (an unfinished character at the end of a generation) becomes U+FFFD.
   const std::string text = object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -37,17 +67,21 @@ inline coli::Result<void> write_json(const Json& object, const std::string& path
     if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) return refuse("cannot write to standard output");
     return {};
   }
-  const std::string temporary = path + ".tmp." + std::to_string(::getpid());
-  std::FILE* file = std::fopen(temporary.c_str(), "wb");
+  const bool special = is_special_file(path);
+  std::error_code no_link;
+  const std::filesystem::path linked = std::filesystem::is_symlink(path, no_link) ? std::filesystem::weakly_canonical(path, no_link) : path;
+  const std::string target = no_link || linked.empty() ? path : linked.string();
+  const std::string written_to = special ? path : target + ".tmp." + std::to_string(::getpid());
+  std::FILE* file = std::fopen(written_to.c_str(), "wb");
   if (file == nullptr) return refuse("cannot create");
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0 && ::fsync(::fileno(file)) == 0;
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0 && (special || ::fsync(::fileno(file)) == 0);
+  const int why = errno;
   const bool closed = std::fclose(file) == 0;
-  if (!written || !closed || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    const coli::Error error = refuse("cannot write");
-    ::unlink(temporary.c_str());
-    return error;
-  }
-  return {};
+  if (!written) errno = why;
+  if (written && closed && (special || std::rename(written_to.c_str(), target.c_str()) == 0)) return {};
+  const coli::Error error = refuse("cannot write");
+  if (!special) ::unlink(written_to.c_str());
+  return error;
 }
 
 }  // namespace colidrv

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <fstream>
 
+#include "coli/plan/memory.hpp"
+
 extern "C" {
 extern const std::byte coli_embedded_model_begin[];
 extern const std::byte coli_embedded_model_end[];
@@ -21,7 +23,7 @@ void ModelOptions::add_to(CLI::App& command, bool model_required) {
   command.add_option("--ctx", context, "positions of the KV cache; default: the model's, at most 4096")->check(CLI::Range(1U, 1U << 30));
   command.add_option("--kv", kv, "format of the KV cache; default: the profile's")->check(CLI::IsMember({"f32", "f16"}));
   command.add_option("--chunk", chunk, "tokens of one prefill pass; changes speed and memory, never results")->check(CLI::Range(1U, 1U << 20));
-  command.add_option("--memory", memory, "bytes that the process may hold, with K, M or G (powers of 1024); experts that don't fit are streamed");
+  command.add_option("--memory", memory, "bytes that the process may hold, with K, M or G (powers of 1024); default: what this machine has; experts that don't fit are streamed");
   command.add_flag("--quiet", quiet, "no notes and no summary on standard error");
 }
 
@@ -30,7 +32,11 @@ coli::Result<coli::EngineOptions> ModelOptions::engine_options() const {
   options.context = context;
   options.threads = threads.value_or(0);
   options.chunk = chunk;
-  if (memory) {
+  if (!memory) {
+    // All that is there, less a thirtieth: what others take while a model loads must not be what ends this process.
+    COLI_TRY(available, coli::available_memory());
+    options.memory = coli::Bytes{available.bytes.value / 30 * 29} + coli::Bytes{peak_rss_bytes()};
+  } else {
     options.memory = coli::parse_bytes(*memory);
     if (!options.memory) return coli::Error{coli::Errc::usage, "'" + *memory + "' is not a size; expected bytes, or a number with K, M or G", "--memory"};
   }
