@@ -5,6 +5,9 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,15 +34,18 @@ class Accountant {
   Accountant(const Accountant&) = delete;
   Accountant& operator=(const Accountant&) = delete;
 
-  /// Errors: over_budget, with the bill so far and what is short.
+  /// All or nothing. Errors: over_budget, with the bill so far and what is short; also without a limit, for a count
+  /// that 64 bits can't hold.
   Result<void> charge(MemoryClass what, Bytes bytes) {
-    held_[static_cast<std::size_t>(what)] += bytes.value;
-    if (limit_ && total() > *limit_) {
-      held_[static_cast<std::size_t>(what)] -= bytes.value;
-      const Bytes short_of = total() + bytes - *limit_;
-      return Error{Errc::over_budget, "memory limit " + to_text(*limit_) + ": " + std::string(name_of(what)) + " needs " +
+    const std::lock_guard lock(charging_);
+    const Bytes before = total();
+    const Bytes limit = limit_.value_or(Bytes{std::numeric_limits<std::uint64_t>::max()});
+    if (before > limit || bytes > limit - before) {
+      const Bytes short_of = before + bytes - limit;
+      return Error{Errc::over_budget, "memory limit " + (limit_ ? to_text(limit) : "of 64 bits") + ": " + std::string(name_of(what)) + " needs " +
                                           to_text(bytes) + " more, " + std::to_string(short_of.value) + " bytes short (" + bill() + ")"};
     }
+    held_[static_cast<std::size_t>(what)] += bytes.value;
     return {};
   }
   void release(MemoryClass what, Bytes bytes) noexcept { held_[static_cast<std::size_t>(what)] -= bytes.value; }
@@ -66,6 +72,7 @@ class Accountant {
  private:
   std::array<std::atomic<std::uint64_t>, kMemoryClasses> held_{};
   std::optional<Bytes> limit_;
+  std::mutex charging_;
 };
 
 }  // namespace coli

@@ -2,8 +2,10 @@
 // How many bytes? A typed count with checked arithmetic, binary units only.
 #pragma once
 
+#include <array>
 #include <charconv>
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <limits>
@@ -40,31 +42,44 @@ inline constexpr std::uint64_t kGiB = 1024 * kMiB;
 
 /// "1.50 GiB": for people. Machines get the plain count.
 inline std::string to_text(Bytes bytes) {
-  char buffer[48];
-  const auto v = static_cast<double>(bytes.value);
-  if (bytes.value < kKiB) std::snprintf(buffer, sizeof buffer, "%llu B", static_cast<unsigned long long>(bytes.value));
-  else if (bytes.value < kMiB) std::snprintf(buffer, sizeof buffer, "%.2f KiB", v / static_cast<double>(kKiB));
-  else if (bytes.value < kGiB) std::snprintf(buffer, sizeof buffer, "%.2f MiB", v / static_cast<double>(kMiB));
-  else std::snprintf(buffer, sizeof buffer, "%.2f GiB", v / static_cast<double>(kGiB));
-  return buffer;
+  char text[48];
+  if (bytes.value < kKiB) {
+    std::snprintf(text, sizeof text, "%llu B", static_cast<unsigned long long>(bytes.value));
+    return text;
+  }
+  constexpr std::array units{"KiB", "MiB", "GiB"};
+  std::size_t unit = 0;
+  auto v = static_cast<double>(bytes.value) / static_cast<double>(kKiB);
+  for (; v >= 1023.995 && unit + 1 < units.size(); ++unit) v /= 1024;  // what would print as 1024.00 is 1.00 of the next
+  std::snprintf(text, sizeof text, "%.2f %s", v, units[unit]);
+  return text;
 }
 
-/// Reads "4096", "512K", "1.5G", "6GiB": bytes, or K, M, G, T as powers of 1024. Nothing else is a size.
+/// Reads "4096", "512K", "1.5G", "6GiB": bytes, or K, M, G, T (iB) as powers of 1024. Nothing else is a size: no sign,
+/// no space, no decimal unit, no part of a byte. Whole numbers are exact over all of 64 bits.
 inline std::optional<Bytes> parse_bytes(std::string_view text) {
-  double number = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
-  if (error != std::errc{} || !(number >= 0)) return std::nullopt;
-  std::string_view unit(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
-  if (unit.size() > 1 && unit.ends_with("iB")) unit.remove_suffix(2);
-  double scale = 1;
-  if (unit == "K" || unit == "k") scale = static_cast<double>(kKiB);
-  else if (unit == "M" || unit == "m") scale = static_cast<double>(kMiB);
-  else if (unit == "G" || unit == "g") scale = static_cast<double>(kGiB);
-  else if (unit == "T" || unit == "t") scale = static_cast<double>(kGiB) * 1024;
-  else if (!unit.empty() && unit != "B") return std::nullopt;
-  const double bytes = number * scale;
-  if (!(bytes < 9.0e18)) return std::nullopt;
-  return Bytes{static_cast<std::uint64_t>(bytes)};
+  const std::string_view number = text.substr(0, text.find_first_not_of("0123456789."));
+  std::string_view unit = text.substr(number.size());
+  if (number.empty() || number.front() == '.' || number.back() == '.') return std::nullopt;
+  unsigned shift = 0;
+  if (!unit.empty() && unit != "B") {
+    const std::size_t letter = std::string_view("KMGT").find(unit.front() >= 'a' ? static_cast<char>(unit.front() - 32) : unit.front());
+    if (letter == std::string_view::npos || (unit.size() > 1 && unit.substr(1) != "iB")) return std::nullopt;
+    shift = 10 * static_cast<unsigned>(letter + 1);
+  }
+  const char* const end = number.data() + number.size();
+  if (number.find('.') == std::string_view::npos) {
+    std::uint64_t whole = 0;
+    if (std::from_chars(number.data(), end, whole).ec != std::errc{}) return std::nullopt;
+    if (whole > std::numeric_limits<std::uint64_t>::max() >> shift) return std::nullopt;
+    return Bytes{whole << shift};
+  }
+  double value = 0;
+  const auto [rest, error] = std::from_chars(number.data(), end, value, std::chars_format::fixed);
+  if (error != std::errc{} || rest != end || shift == 0) return std::nullopt;
+  value *= static_cast<double>(std::uint64_t{1} << shift);
+  if (!(value < 0x1.0p63)) return std::nullopt;
+  return Bytes{static_cast<std::uint64_t>(value)};
 }
 
 }  // namespace coli
