@@ -10,10 +10,7 @@
 
 #include "coli/core/sha256.hpp"
 #include "coli/generation.hpp"
-#if __has_include("coli/text/chat.hpp")
 #include "coli/text/chat.hpp"
-#define COLI_CHAT_LANDED
-#endif
 #include "driver/commands.hpp"
 #include "driver/json_output.hpp"
 #include "driver/model_options.hpp"
@@ -72,17 +69,15 @@ coli::Result<std::vector<coli::TokenId>> prompt_ids(const RunOptions& options, S
   COLI_TRY(tokenizer, session.tokenizer());
   COLI_TRY(text, options.prompt.text());
   coli::Tokenizer::EncodeOptions encode{.bos = tokenizer->vocabulary().add_bos(), .parse_special = true};
-(void)metadata;
-#ifdef COLI_CHAT_LANDED
   if (options.chat) {
     COLI_TRY(chat, coli::ChatTemplate::recognise(metadata));
     std::vector<coli::ChatMessage> messages;
     if (!options.system.empty()) messages.push_back({"system", options.system});
     messages.push_back({"user", text});
-    COLI_TRY(rendered, chat.render(messages, {.add_generation_prompt = true, .enable_thinking = !options.no_think}));
+    COLI_TRY(rendered, chat.render(messages, {.add_generation_prompt = true, .enable_thinking = options.no_think ? std::optional(false) : std::nullopt}));
     text = std::move(rendered);
+    encode.bos = false;  // the template says what stands in front
   }
-#endif
   return tokenizer->encode(text, encode);
 }
 
