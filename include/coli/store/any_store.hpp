@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // One store type for an engine whose rung of the I/O ladder is chosen when the model is opened.
 //
-// The ladder, best first: memory (the bytes are there already), io_uring, pread workers; the last two read directly where the
-// file system can, buffered where it can't. Every step down leaves a note that a person should be shown. A store that
-// was demanded by name and isn't to be had is an error, never replaced. mmap is only used when demanded.
-// A read moves a megabyte: one visit a call costs nothing beside it.
+// The ladder, best first: memory (the bytes are there already), io_uring, pread workers; the last two read directly
+// where the file system can, buffered where it can't. Every step down leaves a note that a person should be shown. A
+// store that was demanded by name and isn't to be had is an error, never replaced. mmap is only used when demanded. A
+// read moves a megabyte: one visit a call costs nothing beside it.
 #pragma once
 
 #include <chrono>
@@ -50,14 +50,18 @@ class AnyStore {
   /// where the store demanded is not in this build or not allowed here.
   static Result<std::unique_ptr<AnyStore>> open(const ExpertIndex& index, StoreOptions options = {}) {
     switch (options.kind) {
-      case StoreKind::memory: return open_memory(index);
+      case StoreKind::memory:
+        return open_memory(index);
       case StoreKind::mmap: {
         COLI_TRY(store, MmapStore::open(index));
         return make(std::move(store));
       }
-      case StoreKind::pread: return open_pread(index, options, {});
-      case StoreKind::uring: return open_uring(index, options);
-      case StoreKind::best: break;
+      case StoreKind::pread:
+        return open_pread(index, options, {});
+      case StoreKind::uring:
+        return open_uring(index, options);
+      case StoreKind::best:
+        break;
     }
     if (index.all_in_memory()) return open_memory(index);
     if (options.read_once) return open_pread(index, options, {});  // on purpose: io_uring would not look there
@@ -73,8 +77,10 @@ class AnyStore {
   /// Reads bypass the page cache.
   bool direct() const {
     return visit([](auto& store) {
-      if constexpr (requires { store.direct(); }) return store.direct();
-      else return false;
+      if constexpr (requires { store.direct(); })
+        return store.direct();
+      else
+        return false;
     });
   }
   /// What is slower than it could be here, and why; may grow while reading.
@@ -122,11 +128,13 @@ class AnyStore {
   }
   static Result<std::unique_ptr<AnyStore>> open_memory(const ExpertIndex& index) {
     if (!index.all_in_memory()) {
-      return Error{Errc::unavailable, "store memory needs a model whose file is in memory already; auto, pread, uring and mmap read it"};
+      return Error{Errc::unavailable,
+                   "store memory needs a model whose file is in memory already; auto, pread, uring and mmap read it"};
     }
     return make(std::make_unique<MemoryStore>(index));
   }
-  static Result<std::unique_ptr<AnyStore>> open_pread(const ExpertIndex& index, StoreOptions options, std::string note) {
+  static Result<std::unique_ptr<AnyStore>> open_pread(const ExpertIndex& index, StoreOptions options,
+                                                      std::string note) {
     PreadOptions pread{.direct = options.direct, .cached_first = options.read_once};
     if (options.depth != 0) pread.workers = options.depth;
     COLI_TRY(store, PreadStore::open(index, pread));

@@ -110,6 +110,13 @@ class ExpertIndex {
     return memory.empty() ? memory : memory.subspan(at.offset, at.bytes);
   }
 
+  /// The same index over files that are in memory, `memory[i]` being all of file i.
+  ExpertIndex with_memory(std::span<const std::span<const std::byte>> memory) const {
+    ExpertIndex index = *this;
+    for (std::size_t f = 0; f < files_.size(); ++f) index.files_[f].memory = memory[f];
+    return index;
+  }
+
   bool all_in_memory() const noexcept {
     for (const ExpertFile& file : files_) {
       if (file.memory.size() != file.bytes) return false;

@@ -18,12 +18,14 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "coli/core/error.hpp"
 #include "coli/store/expert_index.hpp"
+#include "coli/store/part_read.hpp"
 
 namespace coli {
 
@@ -45,6 +47,12 @@ class FileDescriptor {
  private:
   int fd_;
 };
+
+inline Error size_error(const std::string& path, off_t found, std::uint64_t expected) {
+  return Error{Errc::io,
+               "has " + std::to_string(found) + " bytes, had " + std::to_string(expected) + " when its header was read",
+               "", path};
+}
 
 /// What can be said about direct I/O on one open file. `block` is 0 where there is none.
 struct DirectAlignment {
@@ -89,10 +97,7 @@ class ModelFiles {
         return Error{Errc::io, std::string("can't be opened: ") + std::strerror(errno), "", about.path};
       const off_t size = ::lseek(file->buffered.get(), 0, SEEK_END);
       if (size < 0 || static_cast<std::uint64_t>(size) != about.bytes) {
-        return Error{
-            Errc::io,
-            "has " + std::to_string(size) + " bytes, had " + std::to_string(about.bytes) + " when its header was read",
-            "", about.path};
+        return size_error(about.path, size, about.bytes);
       }
       // Experts are read as wholes and in no order: read-ahead (8 MiB on some disks) would read what nobody asked for.
       (void)::posix_fadvise(file->buffered.get(), 0, 0, POSIX_FADV_RANDOM);
@@ -112,6 +117,14 @@ class ModelFiles {
   /// The strictest alignment over the files: what destinations are laid out for. Doesn't change after open.
   std::uint64_t largest_block() const noexcept { return largest_block_; }
   bool any_direct() const noexcept { return largest_block_ != 0; }
+  StoreAlignment alignment() const noexcept {
+    return largest_block_ == 0 ? StoreAlignment{64, 0} : StoreAlignment{largest_block_, 2 * largest_block_};
+  }
+  /// Can this destination take what a read of that extent brings?
+  bool suits(const Extent& at, std::span<const std::byte> destination) const noexcept {
+    return destination.size() >= PartRead::cover_bytes(at, block(at.file)) &&
+           reinterpret_cast<std::uintptr_t>(destination.data()) % std::max<std::uint64_t>(largest_block_, 1) == 0;
+  }
 
   /// The kernel refused a direct read that should have worked: read this file buffered from now on, say so once.
   void give_up_direct(std::uint32_t file) {
@@ -154,6 +167,14 @@ class ModelFiles {
   mutable std::mutex mutex_;
   std::vector<std::string> notes_;
 };
+
+inline Error destination_error(const ModelFiles& files, ExpertKey key, Part part, Extent at,
+                               std::span<const std::byte> destination) {
+  return Error{Errc::internal,
+               "a destination of " + std::to_string(destination.size()) + " bytes is too small or not aligned for " +
+                   std::to_string(at.bytes),
+               text_of(key, part), files.path(at.file)};
+}
 
 /// The one form of a failed read's error: file, what was read, where, how it failed.
 inline Error read_error(const ModelFiles& files, ExpertKey key, Part part, Extent at, const std::string& why) {

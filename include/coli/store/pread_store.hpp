@@ -69,13 +69,7 @@ class BasicPreadStore {
   Result<ReadTicket> submit(ExpertKey key, Part part, std::span<std::byte> destination, Urgency urgency) {
     if (!index_->contains(key)) return Error{Errc::internal, "there is no such expert", text_of(key, part)};
     const Extent at = index_->extent(key, part);
-    if (const std::size_t block = files_->largest_block();
-        destination.size() < PartRead::cover_bytes(at, files_->block(at.file)) ||
-        (block != 0 && reinterpret_cast<std::uintptr_t>(destination.data()) % block != 0)) {
-      return Error{Errc::internal,
-                   "a destination of " + std::to_string(destination.size()) + " bytes is too small or not aligned",
-                   text_of(key, part), files_->path(at.file)};
-    }
+    if (!files_->suits(at, destination)) return destination_error(*files_, key, part, at, destination);
     ReadTicket ticket;
     {
       const std::lock_guard lock(mutex_);
@@ -123,10 +117,7 @@ class BasicPreadStore {
     work_.notify_one();
   }
 
-  StoreAlignment alignment() const noexcept {
-    const std::size_t block = files_->largest_block();
-    return block == 0 ? StoreAlignment{64, 0} : StoreAlignment{block, 2 * block};
-  }
+  StoreAlignment alignment() const noexcept { return files_->alignment(); }
   bool direct() const noexcept { return files_->any_direct(); }
   std::vector<std::string> notes() const { return files_->notes(); }
 
