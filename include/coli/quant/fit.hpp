@@ -14,11 +14,12 @@
 
 namespace coli::fit {
 
-/// The integer in [low, high] nearest to `value` (ties to even); `low` for NaN.
+/// The integer in [low, high] nearest to `value` (ties to even); `low` for NaN. |low|, |high| < 2^22.
 inline int nearest(float value, int low, int high) noexcept {
   if (value >= static_cast<float>(high)) return high;
   if (!(value > static_cast<float>(low))) return low;
-  return static_cast<int>(std::nearbyint(value));
+  constexpr float kToInteger = 0x1.8p23f;  // floats of this size are integers, so the sum rounds; no libm call
+  return static_cast<int>((value + kToInteger) - kToInteger);
 }
 
 /// 1/scale, or 0 where the scale is 0, so that a group of zeros gets zeros.
