@@ -69,7 +69,7 @@ inline coli::Result<void> write_json(const Json& object, const std::string& path
   }
   const bool special = is_special_file(path);
   std::error_code no_link;
-  const std::filesystem::path linked = std::filesystem::is_symlink(path, no_link) ? std::filesystem::weakly_canonical(path, no_link) : path;
+  const std::filesystem::path linked = std::filesystem::is_symlink(path, no_link) ? std::filesystem::weakly_canonical(path, no_link) : std::filesystem::path(path);
   const std::string target = no_link || linked.empty() ? path : linked.string();
   const std::string written_to = special ? path : target + ".tmp." + std::to_string(::getpid());
   std::FILE* file = std::fopen(written_to.c_str(), "wb");
