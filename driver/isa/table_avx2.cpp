@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of avx2. This file alone is compiled with that instruction set's flags.
+#include "coli/kernels/simd/table.hpp"
+#include "driver/isa/tables.hpp"
+
+const coli::simd::KernelTable& coli::simd::table_avx2() { return table_for<Avx2>(); }

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which instruction sets can this translation unit be compiled for? The only include of xsimd.
+//
+// An instruction set is a type. Each derives from the xsimd architecture whose portable operations it uses, and is a
+// distinct type so that no function compiled for one set shares its symbol with another's: in a program that links
+// several sets, the linker must never pick AVX-512 code for an AVX2 caller. Everything in kernels/simd is a template on
+// such a tag; only leaf_*.hpp name instructions. Absorbs version differences of xsimd (8.1 and later).
+#pragma once
+
+#include <xsimd/xsimd.hpp>
+
+#include "coli/kernels/simd/attributes.hpp"
+
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#define COLI_SIMD_HAS_AVX2 1
+#endif
+#if defined(COLI_SIMD_HAS_AVX2) && (defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__)))
+#define COLI_SIMD_HAS_AVXVNNI 1
+#endif
+#if defined(COLI_SIMD_HAS_AVX2) && defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && \
+    defined(__AVX512DQ__) && defined(__AVX512VNNI__)
+#define COLI_SIMD_HAS_AVX512VNNI 1
+#endif
+#if defined(__aarch64__) && defined(__ARM_FEATURE_DOTPROD)
+#define COLI_SIMD_HAS_NEON 1
+#endif
+
+namespace coli::simd {
+
+#if defined(COLI_SIMD_HAS_AVX2)
+/// AVX2, FMA and F16C: Haswell and later. Byte products through 16-bit pairs.
+struct Avx2 : xsimd::fma3<xsimd::avx2> {
+  static constexpr const char* kName = "avx2";
+  static constexpr int kPriority = 1;
+};
+#endif
+#if defined(COLI_SIMD_HAS_AVXVNNI)
+/// AVX2 plus 256-bit VNNI (Alder Lake, Zen 5; EVEX-encoded where AVX-512 VNNI and VL are what the compiler has).
+struct AvxVnni : xsimd::fma3<xsimd::avx2> {
+  static constexpr const char* kName = "avxvnni";
+  static constexpr int kPriority = 2;
+};
+#endif
+#if defined(COLI_SIMD_HAS_AVX512VNNI)
+/// AVX-512 F, BW, VL, DQ and VNNI: Ice Lake, Zen 4 and later.
+struct Avx512Vnni : xsimd::avx512f {
+  static constexpr const char* kName = "avx512vnni";
+  static constexpr int kPriority = 3;
+};
+#endif
+#if defined(COLI_SIMD_HAS_NEON)
+/// Armv8.2 with the dot product extension.
+struct Neon : xsimd::neon64 {
+  static constexpr const char* kName = "neon";
+  static constexpr int kPriority = 1;
+};
+#endif
+
+/// The best instruction set that this translation unit's flags allow; void where there is none.
+#if defined(COLI_SIMD_HAS_AVX512VNNI)
+using Native = Avx512Vnni;
+#elif defined(COLI_SIMD_HAS_AVXVNNI)
+using Native = AvxVnni;
+#elif defined(COLI_SIMD_HAS_AVX2)
+using Native = Avx2;
+#elif defined(COLI_SIMD_HAS_NEON)
+using Native = Neon;
+#else
+using Native = void;
+#endif
+
+}  // namespace coli::simd
+
+// A derived architecture shares its base's register types.
+namespace xsimd::types {
+#if defined(COLI_SIMD_HAS_AVX2)
+XSIMD_DECLARE_SIMD_REGISTER_ALIAS(coli::simd::Avx2, xsimd::fma3<xsimd::avx2>);
+#endif
+#if defined(COLI_SIMD_HAS_AVXVNNI)
+XSIMD_DECLARE_SIMD_REGISTER_ALIAS(coli::simd::AvxVnni, xsimd::fma3<xsimd::avx2>);
+#endif
+#if defined(COLI_SIMD_HAS_AVX512VNNI)
+XSIMD_DECLARE_SIMD_REGISTER_ALIAS(coli::simd::Avx512Vnni, xsimd::avx512f);
+template <class T>
+struct get_bool_simd_register<T, coli::simd::Avx512Vnni> {
+  using type = simd_avx512_bool_register<T>;
+};
+#endif
+#if defined(COLI_SIMD_HAS_NEON)
+XSIMD_DECLARE_SIMD_REGISTER_ALIAS(coli::simd::Neon, xsimd::neon64);
+template <class T>
+struct get_bool_simd_register<T, coli::simd::Neon> : detail::neon_bool_simd_register<T, neon64> {};
+#endif
+}  // namespace xsimd::types
