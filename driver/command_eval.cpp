@@ -44,6 +44,9 @@ coli::Result<std::vector<Case>> read_cases(const std::string& path) {
         ids->push_back(coli::TokenId{id.get<std::int32_t>()});
       }
     }
+    // A case that expects nothing would pass whatever the model does.
+    if (c.expected.empty()) return coli::Error{coli::Errc::nothing_compared, "expects no ids: nothing to compare", at + ".ids", path};
+    if (c.prompt.empty()) return bad(at + ".prompt_ids", "is empty; a prompt has at least one token");
     c.near_tie = entry.contains("near_tie") && entry["near_tie"].is_boolean() && entry["near_tie"].get<bool>();
     cases.push_back(std::move(c));
   }
@@ -66,7 +69,7 @@ coli::Result<Outcome> run_case(Session& session, const Case& c) {
   Outcome outcome;
   std::string tail;
   std::size_t step = 0;
-  COLI_TRY(stop, coli::generate(session, nullptr, c.prompt, options, tail, [&](const coli::GeneratedToken& token) {
+  const auto stop = coli::generate(session, nullptr, c.prompt, options, tail, [&](const coli::GeneratedToken& token) {
              outcome.least_margin = step == 0 ? token.margin : std::min(outcome.least_margin, token.margin);
              if (token.id != c.expected[step]) {
                outcome = {step, c.expected[step].value, token.id.value, token.margin, outcome.least_margin, false};
@@ -74,12 +77,17 @@ coli::Result<Outcome> run_case(Session& session, const Case& c) {
              }
              ++step;
              return true;
-           }));
-  (void)stop;
+           });
+  if (!stop) {
+    coli::Error error = stop.error();
+    error.subject = "prompt '" + c.id + "'" + (error.subject.empty() ? "" : ", " + error.subject);
+    return error;
+  }
   return outcome;
 }
 
 coli::Result<void> eval(const EvalOptions& options) {
+  COLI_CHECK(check_json_path(options.json));
   COLI_TRY(cases, read_cases(options.golden));
   if (cases.empty()) return coli::Error{coli::Errc::nothing_compared, "holds no cases: nothing was compared", "", options.golden};
   COLI_TRY(model, open_model(options.model));

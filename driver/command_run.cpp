@@ -4,9 +4,7 @@
 
 #include <atomic>
 #include <cstdio>
-#include <fstream>
 #include <random>
-#include <sstream>
 
 #include "coli/core/sha256.hpp"
 #include "coli/generation.hpp"
@@ -50,6 +48,7 @@ class InterruptGuard {
     interruptible = &session;
     struct sigaction action {};
     action.sa_handler = on_interrupt;
+    action.sa_flags = SA_RESTART;  // what is being printed or read is not cut short
     ::sigemptyset(&action.sa_mask);
     ::sigaction(SIGINT, &action, &previous_);
   }
@@ -64,13 +63,13 @@ class InterruptGuard {
   struct sigaction previous_ {};
 };
 
-coli::Result<std::vector<coli::TokenId>> prompt_ids(const RunOptions& options, Session& session, const coli::gguf::Metadata& metadata) {
+coli::Result<std::vector<coli::TokenId>> prompt_ids(const RunOptions& options, const Session& session) {
   if (options.prompt.has_ids()) return options.prompt.ids();
   COLI_TRY(tokenizer, session.tokenizer());
   COLI_TRY(text, options.prompt.text());
   coli::Tokenizer::EncodeOptions encode{.bos = tokenizer->vocabulary().add_bos(), .parse_special = true};
   if (options.chat) {
-    COLI_TRY(chat, coli::ChatTemplate::recognise(metadata));
+    COLI_TRY(chat, coli::ChatTemplate::recognise(session.file().metadata()));
     std::vector<coli::ChatMessage> messages;
     if (!options.system.empty()) messages.push_back({"system", options.system});
     messages.push_back({"user", text});
@@ -129,19 +128,26 @@ coli::Result<void> run(RunOptions options) {
     options.prompt.set_text("KING RICHARD III:\n");
   }
   COLI_CHECK(options.generation.sampling.validate());
-  COLI_TRY(metadata_file, open_file(options.model.model));
+  COLI_CHECK(check_json_path(options.json));
   COLI_TRY(model, open_model(options.model));
   Session& session = *model.session;
-  COLI_TRY(prompt, prompt_ids(options, session, metadata_file.metadata()));
+  COLI_TRY(prompt, prompt_ids(options, session));
 
   coli::GenerationOptions& generation = options.generation;
   generation.stop_at_end_tokens = !options.ignore_eos;
   constexpr std::uint32_t kDefaultTokens = 256;
   const auto room = session.context() - std::min(session.context(), static_cast<std::uint32_t>(prompt.size()));
-  generation.max_tokens = options.n_tokens.value_or(std::min(kDefaultTokens, room));
+  generation.max_tokens = options.n_tokens.value_or(std::clamp(room, 1U, kDefaultTokens));
   generation.sampling.seed = options.seed ? *options.seed : (std::uint64_t{std::random_device{}()} << 32 | std::random_device{}());
 
   const auto tokenizer = session.tokenizer();
+  if (auto fits = coli::check_request(prompt.size(), session.context(), tokenizer.has_value(), generation); !fits) {
+    coli::Error error = std::move(fits).error();
+    const std::uint32_t most = session.hyperparams().context;
+    if (prompt.size() + generation.max_tokens > session.context() && session.context() < most)
+      error.message += "; --ctx may be up to " + std::to_string(most);
+    return error;
+  }
   const bool streams = options.json != "-";
   coli::Sha256 logits_hash;
   std::vector<coli::TokenId> ids;
@@ -153,7 +159,7 @@ coli::Result<void> run(RunOptions options) {
   const auto stop = coli::generate(session, tokenizer ? *tokenizer : nullptr, prompt, generation, tail, [&](const coli::GeneratedToken& token) {
     ids.push_back(token.id);
     margins.push_back(json_number(token.margin));
-    logits_hash.update_values(token.logits);
+    if (!options.json.empty()) logits_hash.update_values(token.logits);
     text += token.text;
     if (streams && tokenizer) {
       std::fwrite(token.text.data(), 1, token.text.size(), stdout);
@@ -161,7 +167,7 @@ coli::Result<void> run(RunOptions options) {
     } else if (streams) {
       std::printf("%s%d", ids.size() == 1 ? "" : ",", token.id.value);
     }
-    return !interrupted.load();
+    return !interrupted.load() && std::ferror(stdout) == 0;
   });
   text += tail;
   if (streams) std::printf("%s\n", tail.c_str());
@@ -178,7 +184,7 @@ coli::Result<void> run(RunOptions options) {
              {"text", text},                      {"stop", stop ? std::string(name_of(*stop)) : "error"},
              {"margins", std::move(margins)},     {"logits_hash", logits_hash.hex()},
              {"profile", model.profile->name},    {"seed", generation.sampling.seed},
-             {"stats", stats_json(stats)},             {"memory", memory_json(session.memory())}};
+             {"stats", stats_json(stats)},        {"memory", memory_json(session.memory())}};
     COLI_CHECK(write_json(out, options.json));
   }
   if (!options.model.quiet) {
@@ -189,6 +195,7 @@ coli::Result<void> run(RunOptions options) {
                  stop ? std::string(name_of(*stop)).c_str() : "error");
   }
   if (!stop) return stop.error();
+  if (std::ferror(stdout) != 0) return {};  // main() says so
   if (*stop == coli::StopReason::cancelled) return coli::Error{coli::Errc::interrupted, "interrupted after " + std::to_string(ids.size()) + " tokens"};
   return {};
 }

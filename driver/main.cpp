@@ -1,16 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // colidrv: reads the command line, runs one command, prints its error as one line, exits with its code.
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
 
 #include "driver/commands.hpp"
 
 namespace {
 
+/// One line, whatever a path or an argument holds: no line break, no terminal's escape sequence.
+std::string one_line(std::string_view text) {
+  constexpr char digits[] = "0123456789abcdef";
+  std::string line;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n') line += "\\n";
+    else if (byte < 0x20 || byte == 0x7F) ((line += "\\x") += digits[byte >> 4]) += digits[byte & 15];
+    else line += c;
+  }
+  return line;
+}
+
 int fail(const coli::Error& error) {
-  std::fprintf(stderr, "colidrv: %s\n", error.line().c_str());
+  std::fprintf(stderr, "colidrv: %s\n", one_line(error.line()).c_str());
   return static_cast<int>(error.code);
 }
 
@@ -35,13 +51,13 @@ int run(int argc, char** argv) {
   } catch (const CLI::CallForVersion& e) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    std::string line = e.what();
-    for (char& c : line)
-      if (c == '\n') c = ' ';
-    return fail({coli::Errc::usage, line + " (colidrv --help lists commands, colidrv COMMAND --help its options)"});
+    return fail({coli::Errc::usage, std::string(e.what()) + " (colidrv --help lists commands, colidrv COMMAND --help its options)"});
   }
   const coli::Result<void> done = action();
-  return done ? 0 : fail(done.error());
+  if (!done) return fail(done.error());
+  // What was printed may still lie in a buffer that nobody takes.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) return fail({coli::Errc::io, std::string("cannot write to standard output: ") + std::strerror(errno)});
+  return 0;
 }
 
 }  // namespace

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/registry.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <vector>
+
+#include "driver/isa/select.hpp"
 
 namespace colidrv {
 
@@ -34,6 +39,12 @@ std::string list_of_names() {
   return names;
 }
 
+coli::Result<void> check_isa() {
+  COLI_TRY(table, select_isa());
+  (void)table;
+  return {};
+}
+
 }  // namespace
 
 std::span<const ProfileEntry* const> profiles() {
@@ -42,6 +53,8 @@ std::span<const ProfileEntry* const> profiles() {
 }
 
 coli::Result<const ProfileEntry*> find_profile(std::string_view name) {
+  // Who asks for an instruction set must not be given another profile instead.
+  if (name == "auto" && std::getenv("COLI_ISA") != nullptr) COLI_CHECK(check_isa());
   for (const ProfileEntry* p : profiles()) {
     if (name != "auto" && p->name != name) continue;
     const std::string why = p->why_not();

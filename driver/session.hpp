@@ -35,6 +35,7 @@ class Session {
   virtual void cancel() noexcept = 0;
 
   virtual coli::Result<const coli::Tokenizer*> tokenizer() const = 0;
+  virtual const coli::gguf::ModelFile& file() const = 0;
   virtual const coli::Hyperparams& hyperparams() const = 0;
   virtual const coli::Accountant& memory() const = 0;
   virtual coli::EngineStats stats() const = 0;

@@ -25,6 +25,7 @@ class SessionOf final : public Session {
   void cancel() noexcept override { engine_.cancel(); }
 
   coli::Result<const coli::Tokenizer*> tokenizer() const override { return engine_.tokenizer(); }
+  const coli::gguf::ModelFile& file() const override { return engine_.file(); }
   const coli::Hyperparams& hyperparams() const override { return engine_.hyperparams(); }
   const coli::Accountant& memory() const override { return engine_.memory(); }
   coli::EngineStats stats() const override { return engine_.stats(); }

@@ -17,32 +17,36 @@
 
 namespace colidrv {
 
-/// "1,2,3" as token ids, verbatim. Errors: usage, naming what is not a number.
+/// "1,2,3" as token ids, verbatim; "" is none. Errors: usage, naming what is not a number.
 inline coli::Result<std::vector<coli::TokenId>> parse_ids(std::string_view list, const char* option) {
   std::vector<coli::TokenId> ids;
-  while (!list.empty()) {
+  for (bool more = !list.empty(); more;) {
     const std::string_view word = list.substr(0, list.find(','));
     std::int32_t id = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
     if (error != std::errc{} || end != word.data() + word.size() || id < 0)
       return coli::Error{coli::Errc::usage, "'" + std::string(word) + "' is not a token id; expected numbers like 1,2,3", option};
     ids.push_back(coli::TokenId{id});
-    list.remove_prefix(word.size());
-    if (!list.empty()) list.remove_prefix(1);
+    more = word.size() < list.size();  // a comma, and so another id, follows
+    if (more) list.remove_prefix(word.size() + 1);
   }
   return ids;
 }
 
-/// The whole file. Errors: io, naming the path.
+inline constexpr std::size_t kLongestInput = std::size_t{1} << 30;
+
+/// The whole file. Errors: io, naming the path; usage, where it does not end (a device) or is absurdly long.
 inline coli::Result<std::string> read_text_file(const std::string& path) {
   std::FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
   if (file == nullptr) return coli::Error{coli::Errc::io, std::string("cannot open: ") + std::strerror(errno), "", path};
   std::string text;
   char block[65536];
-  for (std::size_t n; (n = std::fread(block, 1, sizeof block, file)) > 0;) text.append(block, n);
+  for (std::size_t n; text.size() <= kLongestInput && (n = std::fread(block, 1, sizeof block, file)) > 0;) text.append(block, n);
   const bool failed = std::ferror(file) != 0;
   const int why = errno;
   if (file != stdin) std::fclose(file);
+  if (text.size() > kLongestInput)
+    return coli::Error{coli::Errc::usage, "is longer than " + std::to_string(kLongestInput) + " bytes, the most that is read", "", path};
   if (failed) return coli::Error{coli::Errc::io, std::string("cannot read: ") + std::strerror(why), "", path};
   return text;
 }

@@ -15,6 +15,7 @@
 #include "coli/core/bytes.hpp"
 #include "coli/core/ids.hpp"
 #include "coli/moe/routing.hpp"
+#include "coli/store/store_options.hpp"
 
 namespace coli {
 
@@ -25,6 +26,7 @@ struct EngineOptions {
   unsigned threads = 0;                  // 0: the physical cores available to this process
   std::optional<std::uint32_t> chunk{};  // tokens of one prefill pass: speed and scratch, never bits; otherwise at most 512
   std::optional<Bytes> memory{};         // covers everything the process holds; otherwise every expert is resident
+  StoreOptions store{};                  // how experts are read; StoreKind::memory: all resident, or over_budget
 };
 
 /// Called between layers; each may be empty. For goldens, traces and per-layer comparison; values are valid in the call.

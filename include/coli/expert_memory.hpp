@@ -47,19 +47,21 @@ class ExpertMemory {
   /// `kernels` and `tensors` must outlive it.
   template <class Kernels>
   static Result<std::unique_ptr<ExpertMemory>> connect(const gguf::ModelFile& file, const ModelTensors& tensors, const Hyperparams& h,
-                                                       const Kernels& kernels) {
+                                                       const Kernels& kernels, const StoreOptions& options) {
     auto memory = std::make_unique<ExpertMemory>();
     COLI_TRY(index, index_experts(file, tensors, h.n_experts));
     memory->index_ = std::move(index);
     if (std::none_of(tensors.layers.begin(), tensors.layers.end(), [](const LayerTensors& t) { return t.is_moe(); })) return memory;
-    COLI_TRY(store, AnyStore::open(memory->index_));
+    COLI_TRY(store, AnyStore::open(memory->index_, options));
     memory->store_ = std::move(store);
     COLI_TRY(geometry, geometry_of(memory->index_, h.top_k));
     memory->geometry_ = std::move(geometry);
 
-    // Weights that the kernels take as they lie, in memory already, need no slots at all.
-    memory->zero_copy_ = Kernels::kPreparedLayout == Layout::plain && !memory->store_->alignment().copies();
-    if (Kernels::kPreparedLayout != Layout::plain) {
+    // Weights that are used as they lie need no slots: plain kernels over memory, any kernels over a mapping (whose
+    // pages come and go as the system likes: the control that a bounded cache is compared with).
+    memory->zero_copy_ = !memory->store_->alignment().copies() && (Kernels::kPreparedLayout == Layout::plain || options.kind == StoreKind::mmap);
+    memory->layout_ = memory->zero_copy_ ? Layout::plain : Kernels::kPreparedLayout;
+    if (memory->layout_ != Layout::plain) {
       memory->filler_ = [&kernels, &tensors](ExpertKey key, Part part, std::span<const std::byte> raw, std::byte* slot) {
         const LayerTensors& t = tensors.layers[key.layer.value];
         const TensorRef& ref = part == Part::gate ? t.gate : part == Part::up ? t.up : t.down;
@@ -69,6 +71,9 @@ class ExpertMemory {
     return memory;
   }
 
+  /// How the weights lie in a slot.
+  Layout layout() const noexcept { return layout_; }
+  std::vector<std::string> notes() const { return has_experts() ? store_->notes() : std::vector<std::string>{}; }
   bool has_experts() const noexcept { return store_ != nullptr; }
   Bytes least_slot_bytes() const { return zero_copy_ || !has_experts() ? Bytes{} : least_slots(geometry_).bytes; }
   Bytes all_slot_bytes() const { return zero_copy_ || !has_experts() ? Bytes{} : geometry_.all_bytes(); }
@@ -99,6 +104,7 @@ class ExpertMemory {
   CacheGeometry geometry_;
   std::unique_ptr<AnyStore> store_;
   bool zero_copy_ = false;
+  Layout layout_ = Layout::plain;
   SlotFiller filler_;
   std::unique_ptr<Cache> cache_;
   std::uint64_t n_slots_ = 0;

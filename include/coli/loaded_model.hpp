@@ -129,8 +129,7 @@ struct LoadedModel {
     const KvFormat format = options.kv.value_or(P::kKvFormat);
     if (!backend.kernels().supports(format))
       return Error{Errc::unavailable, "the profile '" + std::string(P::name.view()) + "' keeps no " + std::string(name_of(format)) + " keys and values", "--kv"};
-    COLI_TRY(connected, ExpertMemory<typename P::Eviction>::connect(file, tensors, h, backend.kernels()));
-    experts = std::move(connected);
+    COLI_CHECK(connect_experts(options.store, false));
     const KvShape kv_shape{h.n_layers, h.n_kv_heads, h.head_dim, context_, format};
     const std::uint32_t widest = std::max({h.hidden, h.q_width(), h.dense_ffn});
     const auto backend_shape = [&] { return BackendShape{chunk, widest, h.expert_ffn, context_}; };
@@ -148,9 +147,13 @@ struct LoadedModel {
     bill.all_slots = experts->all_slot_bytes();
     slot_budget_ = bill.all_slots;
     if (options.memory) {
+      if (options.store.kind == StoreKind::memory && bill.all() > *options.memory) bill.least_slots = bill.all_slots;
       COLI_TRY(budget, bill.slots_under(*options.memory));
       slot_budget_ = budget;
     }
+    // A model that is read once, whole, may find parts of itself in the page cache.
+    const bool reads_files = options.store.kind == StoreKind::best || options.store.kind == StoreKind::memory;
+    if (reads_files && slot_budget_ == bill.all_slots) COLI_CHECK(connect_experts(options.store, true));
     COLI_CHECK(accountant.charge(MemoryClass::base, bill.base));
 
     rope = RopeTable(h.rope_base, h.head_dim);
@@ -159,6 +162,16 @@ struct LoadedModel {
     COLI_TRY(allocated, Scratch::allocate(accountant, h, tensors.n_vocab, chunk, scratch_memory));
     scratch = allocated;
     return backend.reserve(accountant, backend_shape());
+  }
+
+  Result<void> connect_experts(StoreOptions store, bool read_once) {
+    const bool in_memory = std::all_of(file.shards().begin(), file.shards().end(), [](const auto& shard) { return !shard.memory.empty(); });
+    if (store.kind == StoreKind::memory && !in_memory) store.kind = StoreKind::best;  // resident slots, filled from the file
+    store.read_once = read_once;
+    experts.reset();
+    COLI_TRY(connected, ExpertMemory<typename P::Eviction>::connect(file, tensors, hyperparams, backend.kernels(), store));
+    experts = std::move(connected);
+    return {};
   }
 
   Result<void> load_weights() {
@@ -182,7 +195,7 @@ struct LoadedModel {
   void describe_experts() {
     const Hyperparams& h = hyperparams;
     FormatSet used;
-    const auto shape = [&](const TensorRef& t) { return Matrix{t.format, Kernels::kPreparedLayout, t.n_rows, t.n_cols, nullptr}; };
+    const auto shape = [&](const TensorRef& t) { return Matrix{t.format, experts->layout(), t.n_rows, t.n_cols, nullptr}; };
     for (std::uint32_t l = 0; l < h.n_layers; ++l) {
       const LayerTensors& t = tensors.layers[l];
       MoeLayer& layer = moe_layers.emplace_back();

@@ -122,11 +122,9 @@ class CpuBackend {
     pool_->for_each(std::size_t{n} * n_kv_heads, [&](std::size_t task, unsigned worker) {
       const auto t = static_cast<std::uint32_t>(task / n_kv_heads);
       const auto kv_head = static_cast<std::uint32_t>(task % n_kv_heads);
-      for (std::uint32_t h = kv_head * heads_per_kv; h < (kv_head + 1) * heads_per_kv; ++h) {
-        const std::size_t at = (std::size_t{t} * n_heads + h) * head_dim;
-        kernels_.attend({queries + at, head_of(kv_head), first + t + 1, head_dim, scale, out + at,
-                         scratch_.as<float>(at_.attend_floats, at_.attend + worker * at_.attend_floats * sizeof(float)).data()});
-      }
+      const std::size_t at = (std::size_t{t} * n_heads + std::size_t{kv_head} * heads_per_kv) * head_dim;
+      kernels_.attend({queries + at, heads_per_kv, head_of(kv_head), first + t + 1, head_dim, scale, out + at,
+                       scratch_.as<float>(at_.attend_floats, at_.attend + worker * at_.attend_floats * sizeof(float)).data()});
     });
   }
 

@@ -56,8 +56,9 @@ struct ScalarKernels {
   void kv_write(const float* values, std::uint32_t n, KvFormat, std::byte* out) const { std::memcpy(out, values, n * sizeof(float)); }
   std::size_t attend_scratch(std::uint32_t n_positions) const { return std::size_t{2} * n_positions; }  // f64 weights
   void attend(const AttendJob& job) const {
-    ref::attend(job.query, reinterpret_cast<const float*>(job.kv.keys), reinterpret_cast<const float*>(job.kv.values), job.n_positions, job.head_dim,
-                job.head_dim, reinterpret_cast<double*>(job.scratch), job.out);
+    for (std::uint32_t q = 0; q < job.n_queries; ++q)
+      ref::attend(job.queries + std::size_t{q} * job.head_dim, reinterpret_cast<const float*>(job.kv.keys), reinterpret_cast<const float*>(job.kv.values),
+                  job.n_positions, job.head_dim, job.head_dim, reinterpret_cast<double*>(job.scratch), job.out + std::size_t{q} * job.head_dim);
   }
 
   void swiglu(const float* gate, const float* up, std::uint32_t n, float* out) const { ref::swiglu(gate, up, n, out); }

@@ -28,14 +28,15 @@ struct KvHead {
   KvFormat format;
 };
 
-/// One query head over the first n_positions of its KV head; out [head_dim]. scale multiplies q.k.
+/// The query heads that share a KV head, over its first n_positions. scale multiplies q.k.
 struct AttendJob {
-  const float* query;  // [head_dim]
+  const float* queries;  // [n_queries, head_dim]
+  std::uint32_t n_queries;
   KvHead kv;
   std::uint32_t n_positions;
   std::uint32_t head_dim;
   float scale;
-  float* out;
+  float* out;      // [n_queries, head_dim]
   float* scratch;  // [attend_scratch(n_positions)]
 };
 
