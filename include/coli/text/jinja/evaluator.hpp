@@ -173,6 +173,9 @@ class Evaluator {
       case NodeKind::variable: return lookup(node.name);
       case NodeKind::list: {
         COLI_TRY(items, evaluate_all(node, 0));
+        for (const Value& item : items) {
+          if (item.members()) return unsupported("a namespace in a list");  // could come to hold itself
+        }
         return Value(std::move(items));
       }
       case NodeKind::attribute: {
@@ -216,10 +219,9 @@ class Evaluator {
 
   static Result<Value> member(const Value& object, std::string_view name) {
     if (object.is_undefined()) return ill_typed("." + std::string(name) + " of an undefined value");
-    if (const Dict* dict = object.dict()) {
-      if (const Value* found = find(*dict, name)) return *found;
-    }
-    return Value();
+    const Dict* dict = object.members() ? object.members() : object.dict();
+    const Value* found = dict ? find(*dict, name) : nullptr;
+    return found ? *found : Value();
   }
 
   Result<Value> index(const Node& node) {
@@ -334,7 +336,7 @@ class Evaluator {
 
   /// Python's ==: values of different kinds are unequal, except that True is 1.
   static Result<bool> equal(const Value& a, const Value& b) {
-    const auto number = [](const Value& v) -> std::int64_t { return v.integer() ? *v.integer() : static_cast<std::int64_t>(*v.boolean()); };
+    const auto number = [](const Value& v) -> std::int64_t { return v.integer() ? *v.integer() : *v.boolean(); };
     if ((a.integer() || a.boolean()) && (b.integer() || b.boolean())) return number(a) == number(b);
     if (a.kind() != b.kind()) return false;
     if (a.text()) return *a.text() == *b.text();
@@ -364,7 +366,7 @@ class Evaluator {
       for (const std::string_view c : characters_of(*value.text())) items.emplace_back(c);
       return items;
     }
-    if (value.dict() && !value.members()) {
+    if (value.dict()) {
       for (const auto& [key, unused] : *value.dict()) items.emplace_back(key);
       return items;
     }
@@ -376,7 +378,7 @@ class Evaluator {
     if (value.text()) return *value.text();
     if (value.is_undefined()) return std::string();
     if (value.is_none()) return std::string("None");
-    if (value.boolean()) return std::string(*value.boolean() ? "True" : "False");
+    if (value.boolean()) return std::string(*value.boolean() != 0 ? "True" : "False");
     if (value.integer()) return std::to_string(*value.integer());
     return unsupported("the text of a " + std::string(value.kind()));
   }
@@ -388,7 +390,7 @@ class Evaluator {
       COLI_TRY(object, evaluate(callee.children[0]));
       COLI_TRY(arguments, evaluate_all(node, 1));
       if (object.text()) return text_method(*object.text(), callee.name, arguments);
-      if (object.dict() && !object.members()) return dict_method(*object.dict(), callee.name, arguments);
+      if (object.dict()) return dict_method(*object.dict(), callee.name, arguments);
       return ill_typed("." + callee.name + "() of " + std::string(object.kind()));
     }
     if (callee.kind != NodeKind::variable) return unsupported("a call of this form");
@@ -500,7 +502,7 @@ class Evaluator {
     if (n == 0 && (name == "length" || name == "count")) {
       if (value.text()) return Value(static_cast<std::int64_t>(characters_of(*value.text()).size()));
       if (value.list()) return Value(static_cast<std::int64_t>(value.list()->size()));
-      if (value.dict() && !value.members()) return Value(static_cast<std::int64_t>(value.dict()->size()));
+      if (value.dict()) return Value(static_cast<std::int64_t>(value.dict()->size()));
       if (value.is_undefined()) return Value(std::int64_t{0});
       return ill_typed("the length of " + std::string(value.kind()));
     }
@@ -540,11 +542,11 @@ class Evaluator {
     if (name == "undefined") return Value(value.is_undefined());
     if (name == "none") return Value(value.is_none());
     if (name == "string") return Value(value.text() != nullptr);
-    if (name == "mapping") return Value(value.dict() != nullptr && value.members() == nullptr);
-    if (name == "iterable" || name == "sequence") return Value(value.text() || value.list() || (value.dict() && !value.members()) || value.is_undefined());
+    if (name == "mapping") return Value(value.dict() != nullptr);
+    if (name == "iterable" || name == "sequence") return Value(value.text() || value.list() || value.dict() || value.is_undefined());
     if (name == "boolean") return Value(value.boolean() != nullptr);
-    if (name == "true") return Value(value.boolean() != nullptr && *value.boolean());
-    if (name == "false") return Value(value.boolean() != nullptr && !*value.boolean());
+    if (name == "true") return Value(value.boolean() && *value.boolean() != 0);
+    if (name == "false") return Value(value.boolean() && *value.boolean() == 0);
     if (name == "integer") return Value(value.integer() != nullptr);
     if (name == "number") return Value(value.integer() != nullptr || value.boolean() != nullptr);
     return unsupported("the test \"is " + std::string(name) + "\"");
