@@ -47,7 +47,7 @@ inline constexpr std::array kEdgeRules{
 inline constexpr std::array kHeaderHomes{
     EdgeRule{"liburing", "include/coli/store/ include/coli/plan/ conformance/"},
     EdgeRule{"xsimd/", "kernels/simd/ driver/isa/ conformance/"},
-    EdgeRule{"CLI/", "driver/"},
+    EdgeRule{"CLI/", "driver/ fixtures/"},
     EdgeRule{"boost/", "conformance/"},
     EdgeRule{"cuda", "kernels/cuda/ include/coli/plan/ include/coli/backend/ driver/ conformance/"},
     EdgeRule{"cub/", "kernels/cuda/"},
