@@ -2,8 +2,10 @@
 // Who computes? A small fork-join pool: one region at a time, the caller is worker 0.
 //
 // A decode step opens some 250 regions of 10-500 microseconds each, so workers spin briefly before they sleep: a
-// futex wake alone costs as much as a small region. Regions may not nest and must not throw.
-// Results never depend on the number of workers: tasks write to places of their own.
+// futex wake alone costs as much as a small region. A region ends when its work is done, not when every worker has
+// been there: on a machine with less time than workers, waiting for a thread that isn't scheduled costs milliseconds a
+// region. Regions may not nest and must not throw.
+// Results never depend on who takes part: tasks write to places of their own.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 namespace coli {
@@ -35,14 +38,16 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
   ~ThreadPool() {
     stop_.store(true, std::memory_order_relaxed);
-    generation_.fetch_add(1, std::memory_order_release);
-    generation_.notify_all();
+    state_.store(next_generation(state_.load(std::memory_order_relaxed)), std::memory_order_release);
+    state_.notify_all();
     for (std::thread& thread : threads_) thread.join();
   }
 
   unsigned n_workers() const noexcept { return n_workers_; }
 
-  /// Calls `fn(worker)` once on each worker, 0 <= worker < n_workers(); returns when all have returned.
+  /// Calls `fn(worker)` on the caller, worker 0, and once on each other worker (below n_workers()) that comes before the
+  /// caller's call returns; returns when all these have returned. Whoever comes must find what is left to do: the
+  /// caller alone may have to do all of it.
   template <class Fn>
   void run(Fn&& fn) {
     if (n_workers_ == 1) {
@@ -51,11 +56,11 @@ class ThreadPool {
     }
     context_ = const_cast<void*>(static_cast<const void*>(std::addressof(fn)));
     call_ = [](void* context, unsigned worker) { (*static_cast<std::remove_reference_t<Fn>*>(context))(worker); };
-    busy_.store(n_workers_ - 1, std::memory_order_relaxed);
-    generation_.fetch_add(1, std::memory_order_release);
-    generation_.notify_all();
+    state_.store(next_generation(state_.load(std::memory_order_relaxed)) | kOpen, std::memory_order_release);
+    state_.notify_all();
     fn(0U);
-    for (unsigned spins = 0; busy_.load(std::memory_order_acquire) != 0; ++spins) {
+    state_.fetch_and(~kOpen, std::memory_order_relaxed);
+    for (unsigned spins = 0; (state_.load(std::memory_order_acquire) & kInside) != 0; ++spins) {
       if (spins < kSpins) spin_pause();
       else std::this_thread::yield();
     }
@@ -77,24 +82,36 @@ class ThreadPool {
  private:
   static constexpr unsigned kSpins = 20'000;  // about 0.2-0.5 ms: longer than the serial parts between two regions
 
+  // One word says it all: may workers enter, how many are inside, and which region this is. The region's number wraps;
+  // a worker that slept through exactly 65,536 regions misses one more, which is allowed.
+  static constexpr std::uint32_t kOpen = 1;
+  static constexpr std::uint32_t kOneInside = 2;
+  static constexpr std::uint32_t kInside = 0xFFFE;
+  static constexpr std::uint32_t kGeneration = 0xFFFF'0000;
+  static constexpr std::uint32_t next_generation(std::uint32_t state) { return (state & kGeneration) + 0x1'0000; }
+
   void serve(unsigned worker) {
-    std::uint32_t seen = 0;
+    std::uint32_t seen = 0;  // generation of the last region that this worker entered or missed
     for (;;) {
-      for (unsigned spins = 0; generation_.load(std::memory_order_acquire) == seen; ++spins) {
+      std::uint32_t state = state_.load(std::memory_order_acquire);
+      for (unsigned spins = 0; (state & kGeneration) == seen; ++spins) {
         if (spins < kSpins) spin_pause();
-        else generation_.wait(seen, std::memory_order_acquire);
+        else state_.wait(state, std::memory_order_acquire);
+        state = state_.load(std::memory_order_acquire);
       }
-      seen = generation_.load(std::memory_order_acquire);
       if (stop_.load(std::memory_order_relaxed)) return;
+      while ((state & kOpen) != 0 && !state_.compare_exchange_weak(state, state + kOneInside, std::memory_order_acquire)) {
+      }
+      seen = state & kGeneration;
+      if ((state & kOpen) == 0) continue;  // the others have done it
       call_(context_, worker);
-      busy_.fetch_sub(1, std::memory_order_release);
+      state_.fetch_sub(kOneInside, std::memory_order_release);
     }
   }
 
   const unsigned n_workers_;
   std::vector<std::thread> threads_;
-  alignas(64) std::atomic<std::uint32_t> generation_{0};
-  alignas(64) std::atomic<unsigned> busy_{0};
+  alignas(64) std::atomic<std::uint32_t> state_{0};
   std::atomic<bool> stop_{false};
   void (*call_)(void*, unsigned) = nullptr;
   void* context_ = nullptr;
