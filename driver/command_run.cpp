@@ -63,10 +63,27 @@ class InterruptGuard {
   struct sigaction previous_ {};
 };
 
-coli::Result<std::vector<coli::TokenId>> prompt_ids(const RunOptions& options, const Session& session) {
-  if (options.prompt.has_ids()) return options.prompt.ids();
+/// What was given, read before the model is: a typo must not cost a load.
+struct Prompt {
+  std::vector<coli::TokenId> ids;
+  std::string text;
+};
+coli::Result<Prompt> read_prompt(const TextInput& input) {
+  Prompt prompt;
+  if (input.has_ids()) {
+    COLI_TRY(ids, input.ids());
+    prompt.ids = std::move(ids);
+  } else {
+    COLI_TRY(text, input.text());
+    prompt.text = std::move(text);
+  }
+  return prompt;
+}
+
+coli::Result<std::vector<coli::TokenId>> prompt_ids(const RunOptions& options, Prompt given, const Session& session) {
+  if (options.prompt.has_ids()) return std::move(given.ids);
   COLI_TRY(tokenizer, session.tokenizer());
-  COLI_TRY(text, options.prompt.text());
+  std::string text = std::move(given.text);
   coli::Tokenizer::EncodeOptions encode{.bos = tokenizer->vocabulary().add_bos(), .parse_special = true};
   if (options.chat) {
     COLI_TRY(chat, coli::ChatTemplate::recognise(session.file().metadata()));
@@ -129,9 +146,10 @@ coli::Result<void> run(RunOptions options) {
   }
   COLI_CHECK(options.generation.sampling.validate());
   COLI_CHECK(check_json_path(options.json));
+  COLI_TRY(given, read_prompt(options.prompt));
   COLI_TRY(model, open_model(options.model));
   Session& session = *model.session;
-  COLI_TRY(prompt, prompt_ids(options, session));
+  COLI_TRY(prompt, prompt_ids(options, std::move(given), session));
 
   coli::GenerationOptions& generation = options.generation;
   generation.stop_at_end_tokens = !options.ignore_eos;
@@ -170,7 +188,7 @@ coli::Result<void> run(RunOptions options) {
     return !interrupted.load() && std::ferror(stdout) == 0;
   });
   text += tail;
-  if (streams) std::printf("%s\n", tail.c_str());
+  if (streams && (stop || !ids.empty())) std::printf("%s\n", tail.c_str());
   if (!stop && ids.empty()) return stop.error();
 
   const coli::EngineStats stats = session.stats();

@@ -5,10 +5,13 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "driver/commands.hpp"
+#include "driver/nearest.hpp"
 
 namespace {
 
@@ -28,6 +31,31 @@ std::string one_line(std::string_view text) {
 int fail(const coli::Error& error) {
   std::fprintf(stderr, "colidrv: %s\n", one_line(error.line()).c_str());
   return static_cast<int>(error.code);
+}
+
+/// Words for a command line that can't be understood: what was found, and the nearest that would have been.
+coli::Error explain(const CLI::App& app, const CLI::ParseError& error, std::string_view first_word) {
+  std::vector<std::string> commands;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) commands.push_back(command->get_name());
+  const auto meant = [](const std::optional<std::string>& word) { return word ? "; did you mean " + *word + "?" : std::string(); };
+  if (app.get_subcommands().empty()) {
+    std::string message = first_word.empty() ? "no command" : "there is no " + std::string(first_word.starts_with('-') ? "option " : "command ") + std::string(first_word);
+    message += meant(colidrv::nearest(first_word, commands)) + "; commands:";
+    for (const std::string& command : commands) message += " " + command;
+    return {coli::Errc::usage, message + " (colidrv --help)"};
+  }
+  const CLI::App& command = *app.get_subcommands().front();
+  std::string message = error.what();
+  const std::vector<std::string> unknown = command.remaining();
+  if (!unknown.empty() && unknown.front().starts_with("-")) {
+    std::vector<std::string> options;
+    for (const CLI::Option* option : command.get_options())
+      for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+    message = "there is no option " + unknown.front() + meant(colidrv::nearest(unknown.front(), options));
+  } else if (!unknown.empty()) {
+    message = "one thing too many: '" + unknown.front() + "'";
+  }
+  return {coli::Errc::usage, message + " (colidrv " + command.get_name() + " --help)"};
 }
 
 int run(int argc, char** argv) {
@@ -51,7 +79,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::CallForVersion& e) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    return fail({coli::Errc::usage, std::string(e.what()) + " (colidrv --help lists commands, colidrv COMMAND --help its options)"});
+    return fail(explain(app, e, argc > 1 ? argv[1] : ""));
   }
   const coli::Result<void> done = action();
   if (!done) return fail(done.error());

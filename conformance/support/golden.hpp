@@ -5,6 +5,7 @@
 #include <boost/test/unit_test.hpp>
 #include <cstdint>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -39,6 +40,18 @@ struct GoldenCase {
   std::string id;
   std::vector<TokenId> prompt, ids;
   bool near_tie = false;
+  std::vector<float> margins, route_margins;
+  float prompt_route_margin = 0, logit_error = 0, router_error = 0;
+
+  /// May a lane with 8-bit activations decide otherwise? By the oracle's own margins, and what 8 bits did to its logits:
+  /// a token margin at this step, or a route margin up to here, within twice that.
+  bool is_near_tie(std::size_t step) const {
+    if (near_tie || margins.at(step) < 2 * logit_error || prompt_route_margin < 2 * router_error) return true;
+    for (std::size_t s = 0; s <= step; ++s)
+      if (route_margins.at(s) < 2 * router_error) return true;
+    return false;
+  }
+
   std::vector<std::vector<std::pair<std::int32_t, float>>> top_logits;        // by step
   std::vector<std::pair<std::uint32_t, std::vector<std::vector<std::uint32_t>>>> routes;  // (position, ids by MoE layer, rank order)
 };
@@ -52,6 +65,12 @@ inline std::vector<GoldenCase> read_goldens(const std::string& stem) {
     c.prompt = token_ids(entry.at("prompt_ids"));
     c.ids = token_ids(entry.at("ids"));
     c.near_tie = entry.at("near_tie");
+    const auto number = [](const nlohmann::json& value) { return value.is_number() ? value.get<float>() : std::numeric_limits<float>::infinity(); };
+    for (const auto& margin : entry.at("margins")) c.margins.push_back(number(margin));
+    for (const auto& margin : entry.at("route_margins")) c.route_margins.push_back(number(margin));
+    c.prompt_route_margin = number(entry.at("prompt_route_margin"));
+    c.logit_error = entry.at("int8_logit_error");
+    c.router_error = entry.at("int8_router_error");
     for (const auto& step : entry.at("top_logits")) {
       auto& top = c.top_logits.emplace_back();
       for (const auto& pair : step) top.emplace_back(pair[0].get<std::int32_t>(), pair[1].get<float>());

@@ -17,6 +17,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,7 @@
 #include "coli/core/error.hpp"
 #include "coli/core/ids.hpp"
 #include "coli/engine_options.hpp"
+#include "coli/generation.hpp"
 #include "coli/gguf/model_file.hpp"
 #include "coli/loaded_model.hpp"
 #include "coli/model/attention.hpp"
@@ -82,6 +84,12 @@ class engine {
   /// The model's tokenizer. Errors: bad_input, where the file has none or one that is not supported: ids still work.
   Result<const Tokenizer*> tokenizer() const { return model_->tokenizer_or_error(); }
 
+  /// The ids of `text`, without BOS. Errors: as tokenizer(), and the tokenizer's own.
+  Result<std::vector<TokenId>> tokenize(std::string_view text) const {
+    COLI_TRY(t, tokenizer());
+    return t->encode(text);
+  }
+
   /// Tokens whose keys and values the cache holds.
   std::span<const TokenId> tokens() const noexcept { return model_->tokens; }
   std::uint32_t position() const noexcept { return static_cast<std::uint32_t>(model_->tokens.size()); }
@@ -114,6 +122,13 @@ class engine {
                             (*static_cast<std::remove_reference_t<Each>*>(context))(position, logits);
                           }};
     return timed(tokens.size(), model_->stats.prefill_tokens, model_->stats.prefill_seconds, [&] { return append(tokens, &call); });
+  }
+
+  /// Generates after `prompt`; see coli::generate (generation.hpp) for what `on_token` sees and returns.
+  template <class OnToken>
+  Result<StopReason> generate(std::span<const TokenId> prompt, const GenerationOptions& options, std::string& tail, OnToken&& on_token) {
+    const auto t = tokenizer();
+    return coli::generate(*this, t ? *t : nullptr, prompt, options, tail, std::forward<OnToken>(on_token));
   }
 
  private:
