@@ -30,7 +30,8 @@ BOOST_AUTO_TEST_SUITE(ref_attention)
 
 // Pairs are halves apart: of (1, 0, 0, 0) with head_dim 4 only entries 0 and 2 may change, by the full angle.
 BOOST_AUTO_TEST_CASE(rope_by_hand) {
-  BOOST_TEST(turned({1, 0, 0, 0}, 3, 100) == (std::vector<float>{static_cast<float>(std::cos(3.0)), 0, static_cast<float>(std::sin(3.0)), 0}),
+  BOOST_TEST(turned({1, 0, 0, 0}, 3, 100) ==
+                 (std::vector<float>{static_cast<float>(std::cos(3.0)), 0, static_cast<float>(std::sin(3.0)), 0}),
              boost::test_tools::per_element());
   // The second pair turns base^(-2/4) = 1/10 as fast.
   const auto second = turned({0, 1, 0, 0}, 3, 100);
@@ -148,7 +149,8 @@ BOOST_AUTO_TEST_CASE(attention_does_not_depend_on_the_order_of_positions_nor_loo
   // Reference: the formula again, by the softmax kernel over f32 scores.
   std::vector<float> scores(n);
   for (std::size_t p = 0; p < n; ++p)
-    scores[p] = static_cast<float>(std::inner_product(q.begin(), q.end(), k.begin() + static_cast<std::ptrdiff_t>(p * d), 0.0) / 4);
+    scores[p] = static_cast<float>(
+        std::inner_product(q.begin(), q.end(), k.begin() + static_cast<std::ptrdiff_t>(p * d), 0.0) / 4);
   coli::ref::softmax(scores.data(), n, scores.data());
   for (std::size_t i = 0; i < d; ++i) {
     double sum = 0;

@@ -99,13 +99,15 @@ BOOST_AUTO_TEST_CASE(equals_a_wider_sum_in_reverse_order) {
     coli::ref::matvec<F>(w.data(), 4, n_cols, x.data(), y.data());
     for (std::size_t r = 0; r < 4; ++r) {
       for (std::size_t b = 0; b < n_cols / F::kValuesPerBlock; ++b)
-        F::decode(w.data() + r * coli::bytes_for<F>(n_cols) + b * F::kBytesPerBlock, row.data() + b * F::kValuesPerBlock);
+        F::decode(w.data() + r * coli::bytes_for<F>(n_cols) + b * F::kBytesPerBlock,
+                  row.data() + b * F::kValuesPerBlock);
       long double sum = 0, magnitude = 0;
       for (std::size_t i = n_cols; i-- > 0;) {
         sum += static_cast<long double>(row[i]) * x[i];
         magnitude += std::abs(static_cast<long double>(row[i]) * x[i]);
       }
-      BOOST_TEST_REQUIRE(std::abs(y[r] - sum) <= std::abs(sum) * 0x1p-24L + magnitude * n_cols * 0x1p-53L, F::name.view());
+      BOOST_TEST_REQUIRE(std::abs(y[r] - sum) <= std::abs(sum) * 0x1p-24L + magnitude * n_cols * 0x1p-53L,
+                         F::name.view());
     }
   });
 }

@@ -24,7 +24,8 @@ void check_blocks(const FormatGolden& golden, Format format) {
     for (std::size_t b = 0; b < golden.n_blocks; ++b) {
       F::decode(golden.blocks.data() + b * F::kBytesPerBlock, values);
       for (std::size_t i = 0; i < F::kValuesPerBlock; ++i) {
-        const std::uint32_t want = golden.values[b * F::kValuesPerBlock + i], got = coli::test::canonical_bits(values[i]);
+        const std::uint32_t want = golden.values[b * F::kValuesPerBlock + i],
+                            got = coli::test::canonical_bits(values[i]);
         if (got != want && wrong++ < 5)
           BOOST_ERROR(golden.name << " block " << b << " value " << i << ": want bits " << want << ", got " << got);
       }

@@ -86,10 +86,12 @@ BOOST_AUTO_TEST_CASE(no_single_value_is_off_by_more_than_a_step_or_so) {
     for (unsigned seed = 0; seed < 20; ++seed) {
       const auto values = gaussian(256, 1, 0, seed);
       const auto back = there_and_back<F>(values);
-      const float largest = std::abs(*std::max_element(values.begin(), values.end(), [](float a, float b) { return std::abs(a) < std::abs(b); }));
+      const float largest = std::abs(
+          *std::max_element(values.begin(), values.end(), [](float a, float b) { return std::abs(a) < std::abs(b); }));
       const float step = 2 * largest / static_cast<float>((1 << bits) - 1);
       for (std::size_t i = 0; i < 256; ++i)
-        BOOST_TEST_REQUIRE(std::abs(back[i] - values[i]) <= 1.25f * step, F::name.view() << ": " << values[i] << " -> " << back[i]);
+        BOOST_TEST_REQUIRE(std::abs(back[i] - values[i]) <= 1.25f * step,
+                           F::name.view() << ": " << values[i] << " -> " << back[i]);
     }
   });
 }
@@ -111,7 +113,8 @@ BOOST_AUTO_TEST_CASE(zeros_stay_zeros_and_levels_that_a_format_has_come_back_exa
   std::vector<float> levels(256);
   for (std::size_t i = 0; i < 256; ++i) levels[i] = static_cast<float>(static_cast<int>(i % 16) - 8) * 0.25f;
   BOOST_TEST(there_and_back<coli::Q4_0>(levels) == levels, boost::test_tools::per_element());
-  for (std::size_t i = 0; i < 256; ++i) levels[i] = static_cast<float>(i % 32 == 0 ? 127 : static_cast<int>(i % 128) - 127) * 0.5f;
+  for (std::size_t i = 0; i < 256; ++i)
+    levels[i] = static_cast<float>(i % 32 == 0 ? 127 : static_cast<int>(i % 128) - 127) * 0.5f;
   BOOST_TEST(there_and_back<coli::Q8_0>(levels) == levels, boost::test_tools::per_element());
 }
 
@@ -120,7 +123,8 @@ BOOST_AUTO_TEST_CASE(q8_0_never_writes_minus_128) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     const auto values = gaussian(32, 1e-6f, -9e-6f, seed);  // subnormal scales round the most
     coli::Q8_0::encode(values.data(), block);
-    for (std::size_t i = 0; i < 32; ++i) BOOST_TEST_REQUIRE(coli::block::i8(block + coli::Q8_0::kQuantsOffset + i) != -128);
+    for (std::size_t i = 0; i < 32; ++i)
+      BOOST_TEST_REQUIRE(coli::block::i8(block + coli::Q8_0::kQuantsOffset + i) != -128);
   }
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Does the registry name every format once, and are the shared packings inverses?
+#include "coli/quant/format.hpp"
+
 #include <boost/test/unit_test.hpp>
 #include <random>
 #include <set>
-
-#include "coli/quant/format.hpp"
 
 BOOST_AUTO_TEST_SUITE(format)
 

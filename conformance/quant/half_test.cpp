@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Are the 16-bit conversions those of IEEE 754, for every pattern and at every rounding boundary?
+#include "coli/quant/half.hpp"
+
 #include <boost/test/unit_test.hpp>
 #include <limits>
 
-#include "coli/quant/half.hpp"
 #include "golden_file.hpp"
 
 namespace {
@@ -24,7 +25,8 @@ BOOST_AUTO_TEST_SUITE(half)
 
 BOOST_AUTO_TEST_CASE(every_f16_pattern_is_the_float_that_numpy_says) {
   coli::test::Digest digest;
-  for (std::uint32_t h = 0; h < 0x10000; ++h) digest.add(coli::test::canonical_bits(f16_to_f32(static_cast<std::uint16_t>(h))));
+  for (std::uint32_t h = 0; h < 0x10000; ++h)
+    digest.add(coli::test::canonical_bits(f16_to_f32(static_cast<std::uint16_t>(h))));
   BOOST_TEST(digest.value() == goldens().f16_to_f32);
 }
 
@@ -81,7 +83,8 @@ BOOST_AUTO_TEST_CASE(the_edges_of_the_range) {
   static_assert(f32_to_f16(-0.0f) == 0x8000 && f32_to_f16(0x1p-25f) == 0 && f32_to_f16(0x1.000002p-25f) == 1);
   static_assert(f32_to_f16(-0x1p-24f) == 0x8001 && f32_to_f16(0x1p-14f) == 0x0400 && f32_to_f16(1e-45f) == 0);
   static_assert(f32_to_f16(0x1.ffep-15f) == 0x0400, "the largest midpoint below the normals rounds up to the even one");
-  static_assert(f32_to_bf16(std::numeric_limits<float>::max()) == 0x7F80 && f32_to_bf16(1e-45f) == 0 && bf16_to_f32(0x0001) > 0);
+  static_assert(f32_to_bf16(std::numeric_limits<float>::max()) == 0x7F80 && f32_to_bf16(1e-45f) == 0 &&
+                bf16_to_f32(0x0001) > 0);
   // A NaN whose payload lies in the lost bits must not become infinity.
   BOOST_TEST(std::isnan(f16_to_f32(f32_to_f16(std::bit_cast<float>(0x7F80'0001u)))));
   BOOST_TEST(std::isnan(bf16_to_f32(f32_to_bf16(std::bit_cast<float>(0xFF80'0001u)))));

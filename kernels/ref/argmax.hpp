@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which entry is the largest?
 //
-// The lowest id among the largest values (-0 equals 0). Nothing where n is 0 or any value is not finite: a logit that is
-// NaN or infinite is an error whose step the caller knows. O(n), no allocation.
+// The lowest id among the largest values (-0 equals 0). Nothing where n is 0 or any value is not finite: a logit that
+// is NaN or infinite is an error whose step the caller knows. O(n), no allocation.
 #pragma once
 
 #include <cmath>

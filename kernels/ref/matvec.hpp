@@ -16,8 +16,8 @@ namespace coli::ref {
 
 /// Rows [row_begin, row_end) only. `weights` and `y` are those of the whole matrix: y[r] is written for these r.
 template <QuantFormat Q>
-void matvec_rows(const std::byte* weights, std::size_t row_begin, std::size_t row_end, std::size_t n_cols, const float* x,
-                 float* y) noexcept {
+void matvec_rows(const std::byte* weights, std::size_t row_begin, std::size_t row_end, std::size_t n_cols,
+                 const float* x, float* y) noexcept {
   assert(n_cols % Q::kValuesPerBlock == 0);
   const std::size_t blocks_per_row = n_cols / Q::kValuesPerBlock;
   for (std::size_t r = row_begin; r < row_end; ++r) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is the root-mean-square norm of a vector?
 //
-//   y[i] = round_f32( x[i] / sqrt(mean(x^2) + epsilon) * weight[i] ), all in f64, the squares summed in ascending order.
-// Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019; epsilon inside the root, as the Qwen models have it.
+//   y[i] = round_f32( x[i] / sqrt(mean(x^2) + epsilon) * weight[i] ), in f64, the squares summed in ascending order.
+// Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019; epsilon inside the root, as the Qwen models do.
 // x, weight and y are f32 [n]; y may be x. O(n), no allocation.
 #pragma once
 

@@ -14,7 +14,9 @@ namespace coli::block {
 
 constexpr unsigned u8(const std::byte* at) noexcept { return std::to_integer<unsigned>(*at); }
 constexpr int i8(const std::byte* at) noexcept { return static_cast<std::int8_t>(u8(at)); }
-constexpr std::uint16_t u16(const std::byte* at) noexcept { return static_cast<std::uint16_t>(u8(at) | (u8(at + 1) << 8)); }
+constexpr std::uint16_t u16(const std::byte* at) noexcept {
+  return static_cast<std::uint16_t>(u8(at) | (u8(at + 1) << 8));
+}
 constexpr std::uint32_t u32(const std::byte* at) noexcept {
   return static_cast<std::uint32_t>(u8(at) | (u8(at + 1) << 8) | (u8(at + 2) << 16) | (u8(at + 3) << 24));
 }

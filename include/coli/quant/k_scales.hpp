@@ -24,7 +24,8 @@ struct ScaleMin {
 constexpr ScaleMin unpack_scale_min(const std::byte* packed, std::size_t group) noexcept {
   if (group < 4) return {block::u8(packed + group) & 63u, block::u8(packed + 4 + group) & 63u};
   const unsigned lows = block::u8(packed + 4 + group);
-  return {(lows & 15u) | ((block::u8(packed + group - 4) >> 6) << 4), (lows >> 4) | ((block::u8(packed + group) >> 6) << 4)};
+  return {(lows & 15u) | ((block::u8(packed + group - 4) >> 6) << 4),
+          (lows >> 4) | ((block::u8(packed + group) >> 6) << 4)};
 }
 
 /// The inverse, all eight at once.

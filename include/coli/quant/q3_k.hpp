@@ -12,7 +12,7 @@ namespace coli {
 ///        [ 32 x third bits  | 64 bytes of four low q's  | 12 bytes of scales | d f16 )
 ///   Byte 32 + 32*h + l (h < 2, l < 32) holds, two bits each from the lowest up, values 128*h + l + {0, 32, 64, 96};
 ///   the third bit of value 32*b + l is bit b of byte l.
-///   Scale g: its low 4 bits are nibble g / 8 of scale byte g % 8, its high 2 bits are bits 2*(g / 4) of byte 8 + g % 4.
+///   Scale g: its low 4 bits are nibble g / 8 of scale byte g % 8, the high 2 are bits 2*(g / 4) of byte 8 + g % 4.
 ///   value[i] = d * (scale[i / 16] - 32) * (q[i] - 4)
 struct Q3_K {
   static constexpr FixedName name{"Q3_K"};

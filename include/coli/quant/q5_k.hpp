@@ -24,7 +24,8 @@ struct Q5_K {
   static constexpr std::size_t kHighBitsOffset = 16;
   static constexpr std::size_t kQuantsOffset = 48;
   static constexpr std::size_t kBytesPerBlock = 176;
-  static_assert(kHighBitsOffset + kValuesPerBlock / 8 == kQuantsOffset && kQuantsOffset + kValuesPerBlock / 2 == kBytesPerBlock);
+  static_assert(kHighBitsOffset + kValuesPerBlock / 8 == kQuantsOffset &&
+                kQuantsOffset + kValuesPerBlock / 2 == kBytesPerBlock);
 
   /// Every product is exact (11 + 6 + 5 bits), so fusing it with the difference changes no bit.
   static constexpr void decode(const std::byte* block, float* values) noexcept {
