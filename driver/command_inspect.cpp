@@ -42,6 +42,23 @@ Json shape_json(const coli::gguf::TensorInfo& tensor) {
   return shape;
 }
 
+/// A number, bool or string as JSON has it; an array by its type, length and first elements (vocabularies are long).
+coli::Result<Json> value_json(const coli::gguf::Metadata& metadata, const coli::gguf::Metadata::KeySummary& entry) {
+  using coli::gguf::ValueType;
+  const auto as = [&]<class T>() -> coli::Result<Json> {
+    COLI_TRY(value, metadata.get<T>(entry.key));
+    return Json(value);
+  };
+  if (entry.element) return Json{{"type", coli::gguf::name_of(*entry.element)}, {"count", entry.count}, {"first", entry.value}};
+  if (entry.type == ValueType::string) return as.template operator()<std::string>();
+  if (entry.type == ValueType::bool_) return as.template operator()<bool>();
+  if (is_signed_integer(entry.type)) return as.template operator()<std::int64_t>();
+  if (is_unsigned_integer(entry.type)) return as.template operator()<std::uint64_t>();
+  if (entry.type == ValueType::f64) return as.template operator()<double>();
+  COLI_TRY(value, metadata.get<float>(entry.key));
+  return json_number(value);
+}
+
 void print(const coli::gguf::ModelFile& file, const std::string& architecture, const coli::Result<Json>& geometry) {
   std::printf("architecture: %s\n", architecture.c_str());
   for (const auto& shard : file.shards()) std::printf("file: %s, %s, GGUF v%u\n", shard.path.c_str(), coli::to_text(coli::Bytes{shard.size}).c_str(), shard.version);
@@ -76,7 +93,10 @@ coli::Result<void> inspect(const InspectOptions& options) {
   for (const auto& tensor : file.tensors())
     tensors.push_back({{"name", tensor.name}, {"format", tensor.type->name}, {"shape", shape_json(tensor)}, {"bytes", tensor.bytes}, {"file", tensor.file}, {"offset", tensor.offset}});
   Json metadata = Json::object();
-  for (const auto& entry : file.metadata().keys()) metadata[std::string(entry.key)] = {{"type", entry.type_text()}, {"value", entry.value}};
+  for (const auto& entry : file.metadata().keys()) {
+    const auto value = value_json(file.metadata(), entry);
+    metadata[std::string(entry.key)] = value ? *value : Json(entry.value);  // a float that is not finite has no JSON
+  }
   Json out{{"architecture", architecture}, {"tensors", std::move(tensors)}, {"metadata", std::move(metadata)}};
   out["geometry"] = geometry ? *geometry : Json(nullptr);
   if (!geometry) out["geometry_error"] = geometry.error().line();
