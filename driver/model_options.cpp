@@ -24,6 +24,9 @@ void ModelOptions::add_to(CLI::App& command, bool model_required) {
   command.add_option("--kv", kv, "format of the KV cache; default: the profile's")->check(CLI::IsMember({"f32", "f16"}));
   command.add_option("--chunk", chunk, "tokens of one prefill pass; changes speed and memory, never results")->check(CLI::Range(1U, 1U << 20));
   command.add_option("--memory", memory, "bytes that the process may hold, with K, M or G (powers of 1024); default: what this machine has; experts that don't fit are streamed");
+  std::vector<std::string> stores(coli::kStoreKindNames.begin(), coli::kStoreKindNames.end());
+  command.add_option("--store", store, "how experts are read: io_uring, pread workers, a mapping, or all in memory")->check(CLI::IsMember(stores))->capture_default_str();
+  command.add_flag("--unbounded", unbounded, "with --store mmap: pages of the mapping are not counted against --memory");
   command.add_flag("--quiet", quiet, "no notes and no summary on standard error");
 }
 
@@ -32,6 +35,10 @@ coli::Result<coli::EngineOptions> ModelOptions::engine_options() const {
   options.context = context;
   options.threads = threads.value_or(0);
   options.chunk = chunk;
+  options.store.kind = coli::parse_store_kind(store).value_or(coli::StoreKind::best);
+  if (unbounded && options.store.kind != coli::StoreKind::mmap) return coli::Error{coli::Errc::usage, "belongs to --store mmap", "--unbounded"};
+  if (memory && options.store.kind == coli::StoreKind::mmap && !unbounded)
+    return coli::Error{coli::Errc::usage, "no memory limit can be kept over a mapping, whose pages the system adds as it likes; say --unbounded, or take another store", "--store mmap"};
   if (!memory) {
     // All that is there, less a thirtieth: what others take while a model loads must not be what ends this process.
     COLI_TRY(available, coli::available_memory());
@@ -62,6 +69,8 @@ coli::Result<OpenModel> open_model(const ModelOptions& options) {
   if (show_progress) std::fputs("\r\033[K", stderr);
   if (!session) return std::move(session).error();
   model.session = std::move(*session);
+  if (!options.quiet)
+    for (const std::string& note : model.session->notes()) std::fprintf(stderr, "note: %s\n", note.c_str());
   if (!options.quiet)
     std::fprintf(stderr, "%s: profile %.*s%s, context %u, memory %s\n", model.name.c_str(), static_cast<int>(profile->name.size()), profile->name.data(),
                  options.profile == "auto" ? " (auto)" : "", model.session->context(), model.session->memory().bill().c_str());

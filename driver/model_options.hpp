@@ -20,6 +20,8 @@ struct ModelOptions {
   std::optional<std::uint32_t> context;
   std::optional<std::uint32_t> chunk;
   std::optional<std::string> memory;
+  std::string store = "auto";
+  bool unbounded = false;  // a mapping may hold more than --memory says
   bool quiet = false;
 
   void add_to(CLI::App& command, bool model_required);

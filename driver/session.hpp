@@ -42,6 +42,7 @@ class Session {
   virtual const coli::ModelTensors& tensors() const = 0;
   virtual std::vector<std::span<const std::byte>> weight_memory() const = 0;
   virtual unsigned threads() const = 0;
+  virtual std::vector<std::string> notes() const = 0;
   virtual std::string isa() const = 0;
   virtual coli::EngineObserver& observer() = 0;
 };

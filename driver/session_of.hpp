@@ -31,6 +31,7 @@ class SessionOf final : public Session {
   coli::EngineStats stats() const override { return engine_.stats(); }
   const coli::ModelTensors& tensors() const override { return engine_.tensors(); }
   std::vector<std::span<const std::byte>> weight_memory() const override { return engine_.weight_memory(); }
+  std::vector<std::string> notes() const override { return engine_.notes(); }
   unsigned threads() const override { return engine_.threads(); }
   std::string isa() const override { return std::string(engine_.kernels().isa()); }
   coli::EngineObserver& observer() override { return engine_.observer(); }

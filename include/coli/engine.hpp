@@ -77,6 +77,8 @@ class engine {
     return spans;
   }
   const Kernels& kernels() const noexcept { return model_->backend.kernels(); }
+  /// What a person should be told: where something slower than it could be is in use, and why.
+  std::vector<std::string> notes() const { return model_->experts->notes(); }
   unsigned threads() const noexcept { return model_->backend.pool().n_workers(); }
   std::uint32_t context() const noexcept { return model_->kv.shape().capacity; }
   EngineObserver& observer() noexcept { return model_->observer; }
