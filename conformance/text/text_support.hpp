@@ -123,6 +123,23 @@ inline std::vector<TokenId> ids_of(std::initializer_list<std::int32_t> values) {
   return ids;
 }
 
+/// A small generator, the same everywhere.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint32_t below(std::size_t n) {
+    state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<std::uint32_t>((state_ >> 33) % n);
+  }
+  template <class T>
+  const T& of(const std::vector<T>& items) {
+    return items[below(items.size())];
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
 /// One line of a .tokens file; fixtures/text/make_text_goldens.py describes the format.
 struct Golden {
   std::string text;

@@ -525,7 +525,6 @@ class Evaluator {
       }
       return Value(std::move(joined));
     }
-    if (n == 0 && name == "safe") return value;
     // What remains first turns its value into text.
     if (name == "string" || name == "trim" || name == "upper" || name == "lower" || name == "replace") {
       COLI_TRY(text, printed(value));

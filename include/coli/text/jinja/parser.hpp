@@ -142,7 +142,7 @@ class Parser {
   Result<Node> choice() {
     std::vector<Node> parts;
     while (true) {
-      COLI_TRY(condition, expression());
+      COLI_TRY(condition, disjunction());
       COLI_CHECK(expect(TokenKind::tag_end));
       COLI_TRY(then, body({"endif", "elif", "else"}));
       parts.push_back(std::move(condition));
@@ -406,6 +406,12 @@ class Parser {
     return arguments;
   }
 
+  /// After a test's name Jinja takes any operand for its argument, "x is defined if" included.
+  bool starts_argument() const {
+    if (here().kind == TokenKind::name) return !is_name("else") && !is_name("or") && !is_name("and");
+    return here().kind == TokenKind::string || here().kind == TokenKind::integer || is_symbol("(") || is_symbol("[") || is_symbol("{");
+  }
+
   /// "| name(arguments)" and "is [not] name".
   Result<Node> filters(Node value) {
     while (true) {
@@ -422,7 +428,7 @@ class Parser {
       } else if (accept_name("is")) {
         const bool negated = accept_name("not");
         COLI_TRY(name, expect_name());
-        if (is_symbol("(")) return template_error("uses a test with arguments, which is not supported");
+        if (starts_argument()) return template_error("uses a test with arguments, which is not supported");
         COLI_CHECK(wrap(value, NodeKind::test, std::move(name)));
         if (negated) COLI_CHECK(wrap(value, NodeKind::negation, {}));
       } else {
