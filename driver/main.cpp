@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // colidrv: reads the command line, runs one command, prints its error as one line, exits with its code.
 #include <cerrno>
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -8,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "driver/commands.hpp"
@@ -31,6 +34,25 @@ std::string one_line(std::string_view text) {
 int fail(const coli::Error& error) {
   std::fprintf(stderr, "colidrv: %s\n", one_line(error.line()).c_str());
   return static_cast<int>(error.code);
+}
+
+/// Numbers are checked as they are written: CLI11 takes "" for no value at all, and wraps -1 and cuts 2^64 to fit.
+void check_numbers(CLI::App& app) {
+  const auto reads_as = []<class Number>(const std::string& text) {
+    Number value{};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc{} && end == text.data() + text.size();
+  };
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; }))
+    for (CLI::Option* option : command->get_options()) {
+      const std::string type = option->get_type_name();
+      if (type.starts_with("UINT"))
+        option->check([reads_as](const std::string& text) {
+          return reads_as.template operator()<std::uint64_t>(text) ? std::string() : "'" + text + "' is not a whole number from 0 on";
+        });
+      else if (type.starts_with("FLOAT"))
+        option->check([reads_as](const std::string& text) { return reads_as.template operator()<double>(text) ? std::string() : "'" + text + "' is not a number"; });
+    }
 }
 
 /// Words for a command line that can't be understood: what was found, and the nearest that would have been.
@@ -72,6 +94,7 @@ int run(int argc, char** argv) {
   colidrv::add_eval(app, action);
   colidrv::add_bench(app, action);
   colidrv::add_profiles(app, action);
+  check_numbers(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& e) {
