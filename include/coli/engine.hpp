@@ -177,7 +177,8 @@ class engine {
       const TrunkLayer& layer = m.trunk.layers[l];
       attention_block(m.backend, h, layer, l, m.kv, first, n, s);
       if (layer.is_moe()) {
-        COLI_CHECK(moe_block(m.backend, m.experts->cache(), m.moe_layers[l], n, {s.hidden, s.normed, s.router, s.expert_rows, &m.routing, &m.batches}));
+        COLI_CHECK(moe_block(m.backend, m.experts->cache(), m.moe_layers[l], n,
+                             {s.hidden, s.normed, s.router, s.expert_rows, s.foresight, &m.routing, &m.batches, &m.cancelled}, m.foresight_after(l)));
         if (m.observer.on_routing) m.observer.on_routing(LayerId{l}, first, m.routing);
       } else {
         dense_ffn_block(m.backend, h, layer, n, s);

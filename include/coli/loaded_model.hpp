@@ -55,13 +55,19 @@ struct LoadedModel {
   }
 
   LoadedModel(gguf::ModelFile f, const EngineOptions& options, Kernels kernels)
-      : accountant(options.memory), file(std::move(f)), backend(std::move(kernels), options.threads != 0 ? options.threads : available_cores()) {}
+      : accountant(options.memory), file(std::move(f)), backend(std::move(kernels), options.threads != 0 ? options.threads : available_cores()), prefetch(options.prefetch) {}
   LoadedModel(const LoadedModel&) = delete;
   LoadedModel& operator=(const LoadedModel&) = delete;
 
   Result<const Tokenizer*> tokenizer_or_error() const {
     if (tokenizer) return &*tokenizer;
     return Error(tokenizer_error);
+  }
+
+  /// What layer `l` should guess about the MoE layer after it.
+  MoeForesight foresight_after(std::uint32_t l) {
+    if (prefetch == 0 || l + 1 >= moe_layers.size() || moe_layers[l + 1].rules.n_experts == 0) return {};
+    return {&moe_layers[l + 1], prefetch, &guess};
   }
 
   Accountant accountant;  // first: every buffer gives its charge back to it
@@ -80,6 +86,8 @@ struct LoadedModel {
   std::uint32_t chunk = 0;  // tokens of one pass
   Routing routing;
   ExpertBatches batches;
+  std::uint32_t prefetch = 0;
+  Routing guess;
 
   Trunk trunk;
   std::vector<MoeLayer> moe_layers;  // by layer; dense layers have an empty entry

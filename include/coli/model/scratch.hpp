@@ -22,6 +22,7 @@ struct Scratch {
   float* rope;         // [n, head_dim]          cosines, then sines, of each token's position
   float* router;       // [n, n_experts]
   float* expert_rows;  // [n * top_k, hidden]    one row a (token, rank)
+  float* foresight;    // [hidden]                for guessing the next layer's experts
   float* gate;         // [n, dense_ffn]
   float* up;           // [n, dense_ffn]
   float* logits;       // [n_vocab]              of the last token
@@ -59,6 +60,7 @@ struct Scratch {
     take(rope, n * h.head_dim);
     take(router, n * h.n_experts);
     take(expert_rows, n * h.top_k * h.hidden);
+    take(foresight, h.hidden);
     take(gate, n * h.dense_ffn);
     take(up, n * h.dense_ffn);
     take(logits, n_vocab);

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "coli/contracts/expert_store.hpp"
 #include "coli/core/error.hpp"
@@ -33,25 +35,52 @@ struct MoeScratch {
   float* normed;       // [n, hidden]
   float* router;       // [n, n_experts]
   float* expert_rows;  // [n * top_k, hidden]
+  float* foresight;    // [hidden]
   Routing* routing;
   ExpertBatches* batches;
+  const std::atomic<bool>* cancelled;
 };
+
+/// What the next MoE layer is likely to want: its own norm and router, on the hidden state that this layer's experts
+/// have yet to add to. The guess costs one small product; whether it saves more is a matter of measurement.
+struct MoeForesight {
+  const MoeLayer* next = nullptr;  // null: no guess
+  std::uint32_t n_guesses = 0;     // experts, best first
+  Routing* routing = nullptr;
+};
+
+/// Guesses for the last token of the pass: what decode will ask for next.
+template <class Backend, class Cache>
+void foresee(Backend& backend, Cache& cache, const MoeForesight& foresight, std::uint32_t n, const MoeScratch& s) {
+  const MoeLayer& next = *foresight.next;
+  float* normed = s.foresight;
+  backend.rmsnorm(s.hidden + std::size_t{n - 1} * next.hidden, 1, next.hidden, next.norm.data(), next.norm_epsilon, normed);
+  backend.matmul({{&next.router, s.router}}, normed, 1);
+  RouterRules rules = next.rules;
+  rules.top_k = std::min(foresight.n_guesses, rules.n_experts);
+  if (!route(rules, s.router, 1, *foresight.routing)) cache.prefetch(next.id, foresight.routing->ids_of(0));
+}
 
 /// Runs the block for n tokens. A batch that touches more experts than the cache may lease at once goes in waves, so
 /// that each expert is read at most once a pass.
 /// Errors: internal, naming the layer, where a router logit is not finite; whatever the cache reports.
 template <class Backend, class Cache>
-Result<void> moe_block(Backend& backend, Cache& cache, const MoeLayer& layer, std::uint32_t n, const MoeScratch& s) {
+Result<void> moe_block(Backend& backend, Cache& cache, const MoeLayer& layer, std::uint32_t n, const MoeScratch& s, const MoeForesight& foresight = {}) {
   backend.rmsnorm(s.hidden, n, layer.hidden, layer.norm.data(), layer.norm_epsilon, s.normed);
   backend.matmul({{&layer.router, s.router}}, s.normed, n);
   if (const auto token = route(layer.rules, s.router, n, *s.routing))
     return Error{Errc::internal, "a router logit of token " + std::to_string(*token) + " of this pass is not finite", "layer " + std::to_string(layer.id.value)};
   s.batches->group(*s.routing, layer.rules.n_experts);
 
-  backend.expert_input(s.normed, n, layer.hidden, backend.quantises(layer.expert.gate.format) || backend.quantises(layer.expert.up.format));
-  for (std::span<const ExpertId> rest = s.batches->experts(); !rest.empty();) {
-    const std::size_t wave = std::min<std::size_t>(rest.size(), cache.max_group(layer.id));
-    COLI_TRY(lease, cache.acquire(layer.id, rest.first(wave)));
+  std::span<ExpertId> rest = s.batches->experts();
+  bool is_first = true;
+  while (!rest.empty()) {
+    const std::size_t wave = cache.next_wave(layer.id, rest);
+    COLI_TRY(lease, cache.acquire(layer.id, rest.first(wave), s.cancelled));
+    if (std::exchange(is_first, false)) {  // the reads are under way: now there is time
+      if (foresight.next != nullptr) foresee(backend, cache, foresight, n, s);
+      backend.expert_input(s.normed, n, layer.hidden, backend.quantises(layer.expert.gate.format) || backend.quantises(layer.expert.up.format));
+    }
     COLI_CHECK(backend.experts(lease, *s.batches, layer.expert, s.expert_rows));
     rest = rest.subspan(wave);
   }

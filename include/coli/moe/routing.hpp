@@ -109,6 +109,7 @@ class ExpertBatches {
   }
 
   std::span<const ExpertId> experts() const { return experts_; }
+  std::span<ExpertId> experts() { return experts_; }  // may be reordered: uses are found by id
   std::span<const Use> uses_of(ExpertId e) const { return {uses_.data() + counts_[e.value], counts_[e.value + 1] - counts_[e.value]}; }
 
  private:
