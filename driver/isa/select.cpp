@@ -11,7 +11,7 @@ namespace {
 // __builtin_cpu_supports asks CPUID and XGETBV: a processor that has AVX-512 under a system that does not save its
 // registers does not have it for us. Each bit is asked for by itself: AVX-VNNI and AVX-512 VNNI are different ones.
 #if defined(__x86_64__)
-#ifdef COLI_HAVE_ISA_AVX2
+#if defined(COLI_HAVE_ISA_AVX2) || defined(COLI_HAVE_ISA_AVXVNNI) || defined(COLI_HAVE_ISA_AVX512VNNI)
 bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"); }
 #endif
 #ifdef COLI_HAVE_ISA_AVXVNNI
