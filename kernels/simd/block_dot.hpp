@@ -52,10 +52,11 @@ COLI_SIMD_INLINE void add_scaled(F32x16<Arch> (&acc)[kColumns], const I32x16<Arc
 }
 
 /// Asks for the weights that are kPrefetchBytes on, while `n_bytes` here are worked on. Formats that jump about inside
-/// a block defeat the hardware's stream detection.
+/// a block defeat the hardware's stream detection. Into L1, 4 KiB ahead: on Zen 4 that reads 1.3 times (Q4_K) and 1.25
+/// times (Q6_K) as much a second with one thread as into L2; 1, 2 and 8 KiB are no better.
 inline constexpr std::size_t kPrefetchBytes = 4096;
 COLI_SIMD_INLINE void prefetch_ahead(const std::byte* words, std::size_t n_bytes) {
-  for (std::size_t i = 0; i < n_bytes; i += 64) __builtin_prefetch(words + kPrefetchBytes + i, 0, 2);
+  for (std::size_t i = 0; i < n_bytes; i += 64) __builtin_prefetch(words + kPrefetchBytes + i, 0, 3);
 }
 
 /// The same byte in every byte of every lane.
