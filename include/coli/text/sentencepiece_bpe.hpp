@@ -131,8 +131,7 @@ inline Result<void> SentencePieceBpe::name_characters(const gguf::Metadata& meta
     }
   }
   std::ranges::sort(found);
-  const auto repeated = std::ranges::unique(found);
-  found.erase(repeated.begin(), repeated.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
   characters_ = PairMap(found.size());
   for (std::uint32_t i = 0; i < found.size(); ++i) {
     if (characters_.insert(found[i], 0, {0, n_tokens_ + i}) == Inserted::flooded)

@@ -211,8 +211,7 @@ inline Result<void> Vocabulary::read_special_ids(const gguf::Metadata& metadata)
     if (id && (type(*id) == TokenType::control || type(*id) == TokenType::user_defined)) end_ids_.push_back(*id);
   }
   std::ranges::sort(end_ids_);
-  const auto repeated = std::ranges::unique(end_ids_);
-  end_ids_.erase(repeated.begin(), repeated.end());
+  end_ids_.erase(std::unique(end_ids_.begin(), end_ids_.end()), end_ids_.end());
   return {};
 }
 
