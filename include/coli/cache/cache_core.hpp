@@ -2,11 +2,13 @@
 // Every decision of the cache and nothing else: who hits, who is evicted for whom, what is pinned. No bytes, no I/O.
 //
 // The engine's cache and the replay of a trace both drive this class, so their counts are equal by construction.
-// A group is acquired as one: all hits are pinned first, so that no miss can evict one; then each miss gets a slot, in
-// group order, and counts as filled at once. Decisions depend on the sequence of calls only, never on I/O order.
+// A group is acquired as one: all hits are pinned first, so that no miss can evict one; then each miss gets a slot and
+// counts as filled at once. Both go by ascending expert id, whatever order the group is in. Decisions depend on the
+// sequence of groups only, never on I/O order.
 // Not thread-safe: the owner locks. Nothing is allocated after construction.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -90,12 +92,13 @@ class CacheCore {
                                     " slots, " + std::to_string(size_class.n_pinned) + " of them in use"};
     }
     start_pass(layer);
-    for (std::size_t i = 0; i < experts.size(); ++i) {
+    const std::span<const std::uint32_t> order = ascending(experts);
+    for (const std::uint32_t i : order) {
       if (!grants[i].hit) continue;
       pin(size_class, grants[i].slot);
       size_class.policy.on_hit(grants[i].slot, {layer, experts[i]});
     }
-    for (std::size_t i = 0; i < experts.size(); ++i) {
+    for (const std::uint32_t i : order) {
       if (grants[i].hit) continue;
       const ExpertKey key{layer, experts[i]};
       if (const auto twin = residency_.slot_of(key)) {  // named twice in the group, against the rules
@@ -111,6 +114,16 @@ class CacheCore {
     layer_stats_[layer.value].hits += n_hits;
     layer_stats_[layer.value].misses += n_misses;
     return {};
+  }
+
+  /// Puts into front what a batch of distinct experts should lease next, and says how many: residents first, so that
+  /// they are used before the batch's own misses can evict them; else in the order given.
+  std::size_t next_wave(LayerId layer, std::span<ExpertId> rest) const {
+    const std::size_t n = std::min<std::size_t>(rest.size(), max_group(layer));
+    if (n < rest.size()) {
+      std::stable_partition(rest.begin(), rest.end(), [&](ExpertId expert) { return resident({layer, expert}); });
+    }
+    return n;
   }
 
   /// Undoes one pin of acquire.
@@ -159,6 +172,15 @@ class CacheCore {
     if (size_class.pinned[slot.value]++ == 0) ++size_class.n_pinned;
   }
 
+  /// The group's members by expert id.
+  std::span<const std::uint32_t> ascending(std::span<const ExpertId> experts) {
+    order_.resize(experts.size());
+    for (std::uint32_t i = 0; i < order_.size(); ++i) order_[i] = i;
+    const auto less = [&](std::uint32_t a, std::uint32_t b) { return experts[a] < experts[b]; };
+    if (!std::is_sorted(order_.begin(), order_.end(), less)) std::sort(order_.begin(), order_.end(), less);
+    return order_;
+  }
+
   /// A free slot, else the policy's victim. Acquire has checked that there is one.
   SlotId take_slot(Class& size_class, ExpertKey incoming) noexcept {
     if (!size_class.free.empty()) {
@@ -196,6 +218,7 @@ class CacheCore {
   std::vector<Class> classes_;
   std::vector<LayerStats> layer_stats_;
   std::optional<LayerId> last_layer_;
+  std::vector<std::uint32_t> order_;
 };
 
 }  // namespace coli

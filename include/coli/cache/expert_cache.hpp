@@ -116,7 +116,7 @@ class ExpertCache {
   }
 
   /// Leases the distinct experts of one layer, and starts reading the missing ones. Doesn't block. At most
-  /// max_group(layer) experts: larger batches go in waves, see order_for_waves. `cancel` is watched while waiting.
+  /// max_group(layer) experts: larger batches go in waves, see next_wave. `cancel` is watched while waiting.
   /// Errors: usage, where the group is too large or slots are held by other leases.
   Result<Lease> acquire(LayerId layer, std::span<const ExpertId> experts, const std::atomic<bool>* cancel = nullptr) {
     const std::lock_guard lock(mutex_);
@@ -137,13 +137,11 @@ class ExpertCache {
     return mapped_.empty() ? core_.max_group(layer) : geometry().n_experts();
   }
 
-  /// Puts resident experts first (otherwise keeping the order), so that a batch taken in waves of max_group uses them
-  /// before its own misses can evict them.
-  void order_for_waves(LayerId layer, std::span<ExpertId> experts) const {
+  /// For a batch that touches more experts than one group may have: puts into the front of `rest` what to acquire next,
+  /// and says how many. Residents come first, so that they are used before the batch's own misses can evict them.
+  std::size_t next_wave(LayerId layer, std::span<ExpertId> rest) const {
     const std::lock_guard lock(mutex_);
-    std::stable_partition(experts.begin(), experts.end(), [&](ExpertId expert) {
-      return core_.resident({layer, expert});
-    });
+    return mapped_.empty() ? core_.next_wave(layer, rest) : rest.size();
   }
 
   /// Reads experts that are likely to be demanded by `layer`, best guess first, while the disk is idle. Never blocks;

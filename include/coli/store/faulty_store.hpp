@@ -101,7 +101,7 @@ class FaultyStore {
   Result<ReadTicket> submit(ExpertKey key, Part part, std::span<std::byte> destination, Urgency urgency) {
     const std::lock_guard lock(mutex_);
     auto ticket = store_->submit(key, part, destination, urgency);
-    if (ticket) asked_.push_back({*ticket, key, part});
+    if (ticket) asked_.push_back({*ticket, key, part, false});
     return ticket;
   }
 
@@ -136,7 +136,16 @@ class FaultyStore {
       if (all_held) std::this_thread::sleep_until(until);  // the wrapped store has nothing that could be waited for
     }
   }
-  void cancel(ReadTicket ticket) { store_->cancel(ticket); }
+  void cancel(ReadTicket ticket) {
+    const std::lock_guard lock(mutex_);
+    store_->cancel(ticket);
+    for (Held& held : held_) {
+      if (held.completion.ticket == ticket) held.due = Clock::now();
+    }
+    for (Asked& asked : asked_) {
+      if (asked.ticket == ticket) asked.cancelled = true;
+    }
+  }
   void promote(ReadTicket ticket) { store_->promote(ticket); }
   StoreAlignment alignment() const noexcept { return store_->alignment(); }
   void adopt(std::span<std::byte> region) requires AdoptsDestinations<S> { store_->adopt(region); }
@@ -147,6 +156,7 @@ class FaultyStore {
     ReadTicket ticket;
     ExpertKey key;
     Part part;
+    bool cancelled = false;
   };
   struct Held {
     Completion completion;
@@ -157,6 +167,7 @@ class FaultyStore {
     const std::uint64_t bits = fault_bits(faults_.seed, count_++);
     const auto at =
         std::find_if(asked_.begin(), asked_.end(), [&](const Asked& a) { return a.ticket == completion.ticket; });
+    bool hurry = false;
     if (at != asked_.end()) {
       if (faults_.fail_one_in != 0 && fault_bits(bits, 1) % faults_.fail_one_in == 0 && completion.data) {
         const Extent extent = index_->extent(at->key, at->part);
@@ -165,9 +176,10 @@ class FaultyStore {
                                     std::to_string(extent.offset) + ": made to fail",
                                 text_of(at->key, at->part), index_->files()[extent.file].path};
       }
+      hurry = at->cancelled;
       asked_.erase(at);
     }
-    const auto longest = static_cast<std::uint64_t>(faults_.longest_delay.count());
+    const auto longest = hurry ? 0 : static_cast<std::uint64_t>(faults_.longest_delay.count());
     const std::chrono::microseconds delay(longest == 0 ? 0 : fault_bits(bits, 2) % (longest + 1));
     held_.push_back({std::move(completion), Clock::now() + delay});
   }
