@@ -18,6 +18,7 @@
 #include "coli/gguf/model_file.hpp"
 #include "coli/model/hyperparams.hpp"
 #include "coli/model/tensors.hpp"
+#include "coli/quant/matrix.hpp"
 #include "coli/store/any_store.hpp"
 #include "coli/store/expert_index.hpp"
 

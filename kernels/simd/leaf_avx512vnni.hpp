@@ -5,6 +5,12 @@
 #include "coli/kernels/simd/leaf_x86.hpp"
 
 #if defined(COLI_SIMD_HAS_AVX512VNNI)
+#if defined(__GNUC__) && !defined(__clang__)  // g++ 12 takes the "undefined" vectors of its own intrinsics for ours
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
 namespace coli::simd {
 
 template <>
@@ -74,4 +80,8 @@ struct Leaf<Avx512Vnni> : LeafX86<Avx512Vnni> {
 };
 
 }  // namespace coli::simd
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 #endif

@@ -16,12 +16,6 @@
 
 namespace coli::simd {
 
-/// Columns whose sums are kept in registers together.
-template <class Activation>
-inline constexpr std::size_t kColumnTile = 8;
-template <>
-inline constexpr std::size_t kColumnTile<float> = 4;
-
 namespace detail {
 
 // One tile [first, first + 16) times kColumns columns, three ways: byte formats, float formats, decoded formats.
@@ -117,9 +111,10 @@ COLI_SIMD_INLINE void for_column_tiles(std::size_t n_columns, Run run) {
 /// out[c][r] = row r . columns[c] for r in [row_begin, row_end); out[c] is a whole column and overlaps no input.
 template <class Arch, QuantFormat Q>
 void matmul_rows(const Rows& m, const activation_of<Q>* const* columns, std::size_t n_columns, float* const* out) {
+  constexpr std::size_t kTile = reads_q8<Q> ? Arch::kByteColumns : Arch::kFloatColumns;
   static_assert(has_tile<Q>, "matmul_rows: this format has no kernel of its own; use matmul_rows_decoded");
   for (std::size_t row = m.row_begin; row < m.row_end; row += kTileRows)
-    detail::for_column_tiles<kColumnTile<activation_of<Q>>>(n_columns, [&]<int kColumns>(std::size_t c) COLI_SIMD_LAMBDA {
+    detail::for_column_tiles<kTile>(n_columns, [&]<int kColumns>(std::size_t c) COLI_SIMD_LAMBDA {
       if constexpr (reads_q8<Q>) detail::ByteTile<Arch, Q, kColumns>::run(m, row, columns + c, out + c);
       else detail::FloatTile<Arch, Q, kColumns>::run(m, row, columns + c, out + c);
     });
@@ -130,7 +125,7 @@ template <class Arch>
 void matmul_rows_decoded(const Rows& m, const DecodedFormat& format, const float* const* columns, std::size_t n_columns,
                          float* const* out) {
   for (std::size_t row = m.row_begin; row < m.row_end; row += kTileRows)
-    detail::for_column_tiles<kColumnTile<float>>(n_columns, [&]<int kColumns>(std::size_t c) COLI_SIMD_LAMBDA {
+    detail::for_column_tiles<Arch::kFloatColumns>(n_columns, [&]<int kColumns>(std::size_t c) COLI_SIMD_LAMBDA {
       detail::DecodedTile<Arch, kColumns>::run(m, row, format, columns + c, out + c);
     });
 }

@@ -2,8 +2,8 @@
 // Which 8-bit vector stands for this f32 vector?
 //
 // Per 32 values: scale = max|x| / 127, quant = round(x * (127 / max|x|)), to nearest, ties to even; so
-//   |x - scale * quant| <= max|x| / 254 * (1 + 2^-20).
-// A group whose scale would be subnormal becomes zero (an error below 2^-118). A group that holds a NaN or an infinity
+//   |x - scale * quant| <= max|x| / 254 * (1 + 2^-14).
+// A group whose scale would be subnormal becomes zero (an error below 2^-119). A group that holds a NaN or an infinity
 // gets scale NaN, so that every output that reads it is NaN: the caller's checks find it. O(n), no allocation.
 #pragma once
 

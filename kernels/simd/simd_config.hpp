@@ -7,6 +7,8 @@
 // such a tag; only leaf_*.hpp name instructions. Absorbs version differences of xsimd (8.1 and later).
 #pragma once
 
+#include <cstddef>
+
 #include <xsimd/xsimd.hpp>
 
 #include "coli/kernels/simd/attributes.hpp"
@@ -14,7 +16,7 @@
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #define COLI_SIMD_HAS_AVX2 1
 #endif
-#if defined(COLI_SIMD_HAS_AVX2) && (defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__)))
+#if defined(COLI_SIMD_HAS_AVX2) && defined(__AVXVNNI__)
 #define COLI_SIMD_HAS_AVXVNNI 1
 #endif
 #if defined(COLI_SIMD_HAS_AVX2) && defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && \
@@ -27,18 +29,23 @@
 
 namespace coli::simd {
 
+// kByteColumns, kFloatColumns: the widest column tile whose sums stay in registers (matmul.hpp); kPriority: which table
+// is the default where several run.
+
 #if defined(COLI_SIMD_HAS_AVX2)
 /// AVX2, FMA and F16C: Haswell and later. Byte products through 16-bit pairs.
 struct Avx2 : xsimd::fma3<xsimd::avx2> {
   static constexpr const char* kName = "avx2";
   static constexpr int kPriority = 1;
+  static constexpr std::size_t kByteColumns = 4, kFloatColumns = 2;
 };
 #endif
 #if defined(COLI_SIMD_HAS_AVXVNNI)
-/// AVX2 plus 256-bit VNNI (Alder Lake, Zen 5; EVEX-encoded where AVX-512 VNNI and VL are what the compiler has).
+/// AVX2 plus 256-bit VNNI in VEX encoding: Alder Lake, Zen 5 and later.
 struct AvxVnni : xsimd::fma3<xsimd::avx2> {
   static constexpr const char* kName = "avxvnni";
   static constexpr int kPriority = 2;
+  static constexpr std::size_t kByteColumns = 4, kFloatColumns = 2;
 };
 #endif
 #if defined(COLI_SIMD_HAS_AVX512VNNI)
@@ -46,6 +53,13 @@ struct AvxVnni : xsimd::fma3<xsimd::avx2> {
 struct Avx512Vnni : xsimd::avx512f {
   static constexpr const char* kName = "avx512vnni";
   static constexpr int kPriority = 3;
+  static constexpr std::size_t kByteColumns = 8, kFloatColumns = 4;
+};
+/// The kernels of AvxVnni with their byte products in EVEX encoding: proves them on machines that lack the other.
+struct EvexVnni256 : xsimd::fma3<xsimd::avx2> {
+  static constexpr const char* kName = "evexvnni256";
+  static constexpr int kPriority = 0;
+  static constexpr std::size_t kByteColumns = 4, kFloatColumns = 2;
 };
 #endif
 #if defined(COLI_SIMD_HAS_NEON)
@@ -53,6 +67,7 @@ struct Avx512Vnni : xsimd::avx512f {
 struct Neon : xsimd::neon64 {
   static constexpr const char* kName = "neon";
   static constexpr int kPriority = 1;
+  static constexpr std::size_t kByteColumns = 4, kFloatColumns = 2;
 };
 #endif
 
@@ -80,6 +95,7 @@ XSIMD_DECLARE_SIMD_REGISTER_ALIAS(coli::simd::Avx2, xsimd::fma3<xsimd::avx2>);
 XSIMD_DECLARE_SIMD_REGISTER_ALIAS(coli::simd::AvxVnni, xsimd::fma3<xsimd::avx2>);
 #endif
 #if defined(COLI_SIMD_HAS_AVX512VNNI)
+XSIMD_DECLARE_SIMD_REGISTER_ALIAS(coli::simd::EvexVnni256, xsimd::fma3<xsimd::avx2>);
 XSIMD_DECLARE_SIMD_REGISTER_ALIAS(coli::simd::Avx512Vnni, xsimd::avx512f);
 template <class T>
 struct get_bool_simd_register<T, coli::simd::Avx512Vnni> {
