@@ -59,7 +59,7 @@ coli::Result<const ProfileEntry*> find_profile(std::string_view name) {
     if (name != "auto" && p->name != name) continue;
     const std::string why = p->why_not();
     if (why.empty()) return p;
-    if (name != "auto") return coli::Error{coli::Errc::unavailable, why + "; in this build: " + list_of_names(), "profile '" + std::string(name) + "'"};
+    if (name != "auto") return coli::Error{coli::Errc::unavailable, why, "profile '" + std::string(name) + "'"};
   }
   return coli::Error{coli::Errc::unavailable, "is not in this build; in this build: " + list_of_names(), "profile '" + std::string(name) + "'"};
 }
