@@ -125,5 +125,33 @@ BOOST_AUTO_TEST_CASE(cancel_ends_the_running_call_and_the_engine_goes_on) {
   BOOST_CHECK_EQUAL(decide(engine, kPrompt, kTokens).hash, expected);
 }
 
+// Another thread's cancel may come while a token is printed: it must end the generation all the same.
+BOOST_AUTO_TEST_CASE(a_cancel_between_two_steps_is_not_lost) {
+  auto engine = open_fixture<scalar>("tiny_f32.gguf", {.threads = 1});
+  BOOST_REQUIRE(engine.prefill(kPrompt));
+  engine.cancel();
+  const auto interrupted = engine.step(TokenId{1});
+  BOOST_REQUIRE(!interrupted);
+  BOOST_CHECK(interrupted.error().code == Errc::interrupted);
+  BOOST_CHECK(engine.step(TokenId{1}));  // one cancel, one interruption
+  engine.cancel();
+  BOOST_REQUIRE(engine.truncate(0));
+  BOOST_CHECK(engine.prefill(kPrompt));  // starts afresh
+
+  GenerationOptions options;
+  options.sampling.temperature = 0;
+  options.stop_at_end_tokens = false;
+  options.max_tokens = 20;
+  std::string tail;
+  std::size_t n = 0;
+  const auto stop = engine.generate(kPrompt, options, tail, [&](const GeneratedToken&) {
+    if (++n == 3) engine.cancel();
+    return true;
+  });
+  BOOST_REQUIRE(stop);
+  BOOST_CHECK(*stop == StopReason::cancelled);
+  BOOST_CHECK_EQUAL(n, 3U);
+}
+
 }  // namespace
 }  // namespace coli::conformance

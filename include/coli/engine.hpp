@@ -104,13 +104,15 @@ class engine {
     return {};
   }
 
-  /// Makes the running call (and no other) return Errc::interrupted soon. Any thread, also a signal handler.
+  /// Makes the running call return Errc::interrupted soon; where none runs, the next step(): nothing is lost between
+  /// the steps of a generation. A prefill starts afresh. Any thread, also a signal handler.
   void cancel() noexcept { model_->cancelled.store(true, std::memory_order_relaxed); }
 
   /// Appends tokens and returns the logits [n_vocab] after the last one; -infinity marks ids that are only padding.
   /// Valid until the next call. Errors: usage (an id outside the vocabulary, more tokens than the context has room
   /// for: both before any compute), internal (a value is not finite), io, interrupted.
   Result<std::span<const float>> prefill(std::span<const TokenId> tokens) {
+    model_->cancelled.store(false, std::memory_order_relaxed);
     return timed(tokens.size(), model_->stats.prefill_tokens, model_->stats.prefill_seconds, [&] { return append(tokens, nullptr); });
   }
   /// The same for one generated token.
@@ -123,6 +125,7 @@ class engine {
     const EachLogits call{&each, [](void* context, std::uint32_t position, std::span<const float> logits) {
                             (*static_cast<std::remove_reference_t<Each>*>(context))(position, logits);
                           }};
+    model_->cancelled.store(false, std::memory_order_relaxed);
     return timed(tokens.size(), model_->stats.prefill_tokens, model_->stats.prefill_seconds, [&] { return append(tokens, &call); });
   }
 
@@ -150,11 +153,13 @@ class engine {
     if (tokens.size() > context() - position())
       return Error{Errc::usage, std::to_string(tokens.size()) + " tokens do not fit: the context of " + std::to_string(context()) +
                                     " has room for " + std::to_string(context() - position())};
-    m.cancelled.store(false, std::memory_order_relaxed);
     for (std::size_t done = 0; done < tokens.size();) {
       const auto n = static_cast<std::uint32_t>(std::min<std::size_t>(m.chunk, tokens.size() - done));
       const bool last = done + n == tokens.size();
-      COLI_CHECK(forward(tokens.subspan(done, n), last, each));
+      if (auto passed = forward(tokens.subspan(done, n), last, each); !passed) {
+        if (passed.error().code == Errc::interrupted) m.cancelled.store(false, std::memory_order_relaxed);
+        return std::move(passed).error();
+      }
       done += n;
     }
     return std::span<const float>{m.scratch.logits, m.tensors.n_vocab};
