@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <array>
 #include <cstdlib>
 
@@ -12,15 +16,17 @@ namespace {
 // registers does not have it for us. Each bit is asked for by itself: AVX-VNNI and AVX-512 VNNI are different ones.
 #if defined(__x86_64__)
 #if defined(COLI_HAVE_ISA_AVX2) || defined(COLI_HAVE_ISA_AVXVNNI) || defined(COLI_HAVE_ISA_AVX512VNNI)
-bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"); }
+bool has_avx2() {
+  // clang 14 has no name for F16C: CPUID leaf 1, ECX bit 29. "avx2" has asked for the system's part already.
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __get_cpuid(1, &a, &b, &c, &d) != 0 && (c >> 29 & 1U) != 0;
+}
 #endif
 #ifdef COLI_HAVE_ISA_AVXVNNI
 bool has_avxvnni() {
   // CPUID leaf 7, sub-leaf 1, EAX bit 4; the compilers in use do not all know the name "avxvnni".
-  unsigned a = 7, b = 0, c = 1, d = 0;
-  if (!has_avx2()) return false;
-  asm("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
-  return (a >> 4 & 1U) != 0;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return has_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 4 & 1U) != 0;
 }
 #endif
 #ifdef COLI_HAVE_ISA_AVX512VNNI
