@@ -81,14 +81,16 @@ BOOST_AUTO_TEST_CASE(a_model_in_memory_equals_the_file) {
 
 BOOST_AUTO_TEST_CASE(two_engines_at_once_share_nothing) {
   const std::string expected_a = hash_with("tiny_f32.gguf", {}), expected_b = hash_with("tiny_q4_k_m.gguf", {});
-  std::string a, b;
   auto engine_a = open_fixture<scalar>("tiny_f32.gguf", {.threads = 2});
   auto engine_b = open_fixture<scalar>("tiny_q4_k_m.gguf", {.threads = 2});
-  std::thread other([&] { b = decide(engine_b, kPrompt, kTokens).hash; });
-  a = decide(engine_a, kPrompt, kTokens).hash;
+  Result<Decisions> a{Decisions{}}, b{Decisions{}};
+  std::thread other([&] { b = try_decide(engine_b, kPrompt, kTokens); });
+  a = try_decide(engine_a, kPrompt, kTokens);
   other.join();
-  BOOST_CHECK_EQUAL(a, expected_a);
-  BOOST_CHECK_EQUAL(b, expected_b);
+  require_ok(a);
+  require_ok(b);
+  BOOST_CHECK_EQUAL(a->hash, expected_a);
+  BOOST_CHECK_EQUAL(b->hash, expected_b);
 }
 
 BOOST_AUTO_TEST_CASE(bad_requests_are_refused_before_compute_and_change_nothing) {
