@@ -38,7 +38,7 @@ BOOST_AUTO_TEST_CASE(text_comes_back_normalised) {
     BOOST_TEST(streamed == coli::decode(tokenizer->vocabulary(), golden.ids, {.render_special = true}));
     BOOST_TEST(coli::utf8::valid_prefix(streamed) == streamed.size());
     // Normalisation does not cross added tokens, so "<think>" and U+0338 stay apart there.
-    constexpr TokenId kFirstAdded{151643};
+    static constexpr TokenId kFirstAdded{151643};
     const bool has_added = std::ranges::any_of(golden.ids, [](TokenId id) { return id >= kFirstAdded; });
     if (coli::utf8::valid_prefix(golden.text) == golden.text.size() && !has_added) {
       BOOST_TEST(bytes == *nfc.normalize(golden.text));

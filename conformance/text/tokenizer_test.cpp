@@ -30,29 +30,6 @@ std::string words_of(const std::string& pre, std::string_view text) {
   return {};
 }
 
-/// A SentencePiece vocabulary: <unk> <s> </s>, 256 bytes, then the given pieces with falling scores.
-MetadataMaker small_spm(const std::vector<std::string>& pieces, const std::vector<std::string>& user_defined = {}) {
-  std::vector<std::string> tokens{"<unk>", "<s>", "</s>"};
-  std::vector<std::int32_t> types{2, 3, 3};
-  std::vector<float> scores{0, 0, 0};
-  const auto add = [&](std::string token, std::int32_t type, float score) {
-    tokens.push_back(std::move(token));
-    types.push_back(type);
-    scores.push_back(score);
-  };
-  for (unsigned byte = 0; byte < 256; ++byte) {
-    constexpr std::string_view digits = "0123456789ABCDEF";
-    add({'<', '0', 'x', digits[byte >> 4], digits[byte & 15], '>'}, 6, 0);
-  }
-  float score = 0;
-  for (const auto& piece : pieces) add(piece, 1, score -= 1);
-  for (const auto& piece : user_defined) add(piece, 4, 0);
-  MetadataMaker maker;
-  maker.text("tokenizer.ggml.model", "llama").strings("tokenizer.ggml.tokens", tokens).types(types).scores(scores);
-  return maker.u32("tokenizer.ggml.bos_token_id", 1).u32("tokenizer.ggml.eos_token_id", 2).u32("tokenizer.ggml.unknown_token_id", 0);
-}
-constexpr std::int32_t kFirstPiece = 259;
-
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(tokenizer)
