@@ -165,6 +165,19 @@ BOOST_AUTO_TEST_CASE(prepare_is_a_permutation_that_unprepares) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(pieces_prepared_alone_are_the_whole) {
+  for_each_table([](const simd::KernelTable& table) {
+    for_each_format([&]<class F>(Format format) {
+      const std::size_t n_rows = 100, n_cols = F::kValuesPerBlock == 1 ? 35 : 3 * F::kValuesPerBlock, row = bytes_for<F>(n_cols);
+      const TestMatrix<F> m(table, format, n_rows, n_cols, 13);
+      ExactBytes pieces(new std::byte[m.n_bytes]);
+      for (std::size_t r = 0; r < n_rows; r += simd::kPieceRows)
+        table.matmul[static_cast<std::size_t>(format)].prepare(m.plain.get() + r * row, std::min(simd::kPieceRows, n_rows - r), n_cols, pieces.get() + r * row);
+      BOOST_TEST(std::memcmp(pieces.get(), m.prepared.get(), m.n_bytes) == 0, F::name.text << ": a piece prepared alone is not its part of the whole");
+    });
+  });
+}
+
 BOOST_AUTO_TEST_CASE(a_vector_that_is_not_finite_gives_nan_and_no_more) {
   for_each_table([](const simd::KernelTable& table) {
     for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()}) {

@@ -2,8 +2,9 @@
 // How does a plain matrix become tiles (tile.hpp)?
 //
 // A pure permutation of bytes inside each 16 rows; the rows behind the last whole tile are copied. Same size, no
-// allocation. `plain` and `prepared` must not overlap. A range of tiles reads and writes only its own bytes, so a matrix
-// can be prepared piece by piece and by several threads. Formats without a tile layout are copied.
+// allocation. `plain` and `prepared` must not overlap. A matrix can be prepared piece by piece and by several threads: a
+// piece from row r (a multiple of kPieceRows) is prepared as a matrix of its own, at the same offset.
+// Formats without a tile layout are copied.
 #pragma once
 
 #include "coli/kernels/simd/dot_float.hpp"

@@ -12,7 +12,7 @@
 //   Q4_K  [ 36 x 64 words ]                Q6_K  even [ 52 x 64 words | 16 d ]   odd [ 16 d | 52 x 64 words ]
 // F32, F16, BF16: a block is one value; tile block k is the 16 values of column k, a panel.
 // Rows behind the last whole tile stay plain. Pure permutation, same offsets of tiles as of rows: a matrix can be
-// permuted tile by tile as it is read.
+// permuted in pieces as it is read, pieces that start at multiples of 32 rows (so that even tile blocks stay even).
 #pragma once
 
 #include <cstddef>
@@ -26,6 +26,7 @@
 namespace coli::simd {
 
 inline constexpr std::size_t kTileRows = 16;
+inline constexpr std::size_t kPieceRows = 32;  // where a piece may start that is prepared by itself
 
 /// Where a format's words and its half lie in a plain block. Tile words 4 i .. 4 i + 3 are the block's words
 /// 4 run_order<Q>(i) and following.

@@ -16,6 +16,7 @@
 #include "coli/kernels/simd/attend.hpp"
 #include "coli/kernels/simd/kernel_table.hpp"
 #include "coli/kernels/simd/rows.hpp"
+#include "coli/kernels/simd/tile.hpp"
 #include "coli/kernels/simd/unprepare.hpp"
 
 namespace coli {
@@ -27,7 +28,7 @@ class SimdKernels {
  public:
   static constexpr FixedName name{"simd"};
   static constexpr FixedName activation_precision{"int8 per 32 values for block formats, f32 for float formats"};
-  static constexpr std::uint32_t kRowTile = 16;
+  static constexpr std::uint32_t kRowTile = simd::kPieceRows;
   static constexpr Layout kPreparedLayout = Layout::prepared;
 
   explicit SimdKernels(const simd::KernelTable& table) noexcept : table_(&table) {}
