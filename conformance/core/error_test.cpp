@@ -30,7 +30,7 @@ BOOST_AUTO_TEST_CASE(a_line_for_people) {
 }
 
 BOOST_AUTO_TEST_CASE(the_first_that_knows_the_file_names_it) {
-  const Error named = Error(Errc::io, "what").in_file("shard.gguf");
+  const Error named = Error{Errc::io, "what"}.in_file("shard.gguf");
   BOOST_TEST(named.file == "shard.gguf");
   BOOST_TEST(Error(named).in_file("other.gguf").file == "shard.gguf");
   BOOST_TEST((named.code == Errc::io));
