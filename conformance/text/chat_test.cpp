@@ -2,6 +2,7 @@
 // Do dialogues become the prompts that Hugging Face makes of them, and is every other template refused?
 #include "coli/text/chat.hpp"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "text_support.hpp"
@@ -136,6 +137,18 @@ BOOST_AUTO_TEST_CASE(snippets_print_what_jinja_prints) {
       BOOST_TEST(*printed == snippet["text"].get<std::string>(), source);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(refusals_are_one_line_whatever_they_quote) {
+  for (const std::string source : {"{{ missing['\n\x1b[31m\xff'] }}", "{{ \x01 }}", "{{ \xff }}", "{{ 'a\\\n' }}", "{% x%}", "{{ 'a'|filter_\n }}", "{{ raise_exception('a\nb') }}"}) {
+    const auto printed = run(source, {{"user", "x"}});
+    BOOST_REQUIRE(!printed);
+    const std::string line = printed.error().line();
+    BOOST_TEST(std::ranges::all_of(line, [](char c) { return c >= 0x20 && c <= 0x7E; }), line);
+  }
+  const auto long_name = run("{% " + std::string(100'000, 'x') + " %}", {});
+  BOOST_REQUIRE(!long_name);
+  BOOST_TEST(long_name.error().line().size() < 400u);
 }
 
 BOOST_AUTO_TEST_CASE(hostile_templates_end_soon) {

@@ -24,7 +24,15 @@ struct Token {
   std::string value;
 };
 
-inline Error template_error(std::string message) { return {Errc::bad_input, "the chat template " + std::move(message), "tokenizer.chat_template"}; }
+/// One line, whatever of the template's text is quoted in it.
+inline Error template_error(std::string message) {
+  constexpr std::size_t kLongest = 300;
+  if (message.size() > kLongest) message.replace(kLongest, std::string::npos, "...");
+  for (char& c : message) {
+    if (c < 0x20 || c > 0x7E) c = '?';
+  }
+  return {Errc::bad_input, "the chat template " + std::move(message), "tokenizer.chat_template"};
+}
 
 class Lexer {
  public:
