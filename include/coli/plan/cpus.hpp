@@ -2,92 +2,119 @@
 // How many cores may this process use? Affinity, hyper-threads and cgroup CPU quotas, from a given root directory.
 #pragma once
 
-#include <sched.h>
-
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <cstdint>
-#include <fstream>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
+#include <vector>
+
+#include "coli/core/error.hpp"
+#include "coli/plan/cgroup.hpp"
+#include "coli/plan/small_file.hpp"
 
 namespace coli {
 
+/// What a pool of threads should be sized by, and what set it.
+struct CpuReading {
+  unsigned cores = 1;  // at least 1
+  std::string source;
+};
+
 namespace detail {
 
-inline std::string first_line(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
+/// "0-3,8,10-11"; nothing where it is not such a list, or an absurd one.
+inline std::optional<std::vector<unsigned>> parse_cpu_list(std::string_view text) {
+  std::vector<unsigned> cpus;
+  while (!text.empty()) {
+    const std::string_view item = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), item.size() + 1));
+    const std::size_t dash = item.find('-');
+    const auto first = to_count(item.substr(0, dash)), last = dash == std::string_view::npos ? first : to_count(item.substr(dash + 1));
+    constexpr std::uint64_t kMostCpus = 1 << 16;
+    if (!first || !last || *last < *first || *last >= kMostCpus) return std::nullopt;
+    for (std::uint64_t cpu = *first; cpu <= *last; ++cpu) cpus.push_back(static_cast<unsigned>(cpu));
+  }
+  return cpus;
 }
 
-inline bool parse_number(std::string_view text, std::int64_t& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc{} && end == text.data() + text.size();
+/// The CPUs that this process may run on. Errors: bad_input.
+inline Result<std::vector<unsigned>> allowed_cpus(const std::string& root) {
+  const std::string path = root + "/proc/self/status";
+  std::string text;
+  if (read_small_file(path, text) != FileState::read) return machine_error(path, "cannot be read", "CPU affinity");
+  const auto list = value_of_key(text, "Cpus_allowed_list");
+  if (!list) return machine_error(path, "has no Cpus_allowed_list line", "CPU affinity");
+  auto cpus = parse_cpu_list(*list);
+  if (!cpus || cpus->empty()) return machine_error(path, "holds '" + *list + "', expected a list such as 0-3,8", "CPU affinity");
+  return *std::move(cpus);
 }
 
-/// Whole cores that "quota period" (microseconds) allows; 0: no limit.
-inline unsigned quota_cores(std::int64_t quota, std::int64_t period) {
-  if (quota <= 0 || period <= 0) return 0;
-  return static_cast<unsigned>(std::max<std::int64_t>(1, quota / period));
+/// A whole number, with a sign: v1 writes -1 for no quota.
+inline std::optional<std::int64_t> to_signed(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+/// Cores' worth of time that one cgroup grants; nothing where it sets no quota. Errors: bad_input.
+inline Result<std::optional<double>> quota_of(const CgroupDirectory& directory) {
+  const std::string path = directory.path + (directory.v2 ? "/cpu.max" : "/cpu.cfs_quota_us");
+  std::string text;
+  const FileState state = read_small_file(path, text);
+  if (state == FileState::missing) return std::optional<double>();
+  if (state == FileState::unreadable) return machine_error(path, "exists but cannot be read", "cgroup CPU quota");
+  std::string quota_text = text, period_text = "100000";  // v2's default where only one number is written
+  if (directory.v2) {
+    const std::size_t space = text.find(' ');
+    quota_text = text.substr(0, space);
+    if (space != std::string::npos) period_text = text.substr(space + 1);
+  }
+  if (quota_text == (directory.v2 ? "max" : "-1")) return std::optional<double>();
+  if (!directory.v2) {
+    const std::string period_path = directory.path + "/cpu.cfs_period_us";
+    if (read_small_file(period_path, period_text) != FileState::read) return machine_error(period_path, "is missing or unreadable beside a quota", "cgroup CPU quota");
+  }
+  const auto quota = to_signed(quota_text), period = to_signed(period_text);
+  if (!quota || !period || *quota <= 0 || *period <= 0)
+    return machine_error(path, "holds '" + text + "'" + (directory.v2 ? "" : " with the period '" + period_text + "'") + ", expected microseconds of each period", "cgroup CPU quota");
+  return std::optional<double>(static_cast<double>(*quota) / static_cast<double>(*period));
 }
 
 }  // namespace detail
 
-/// The tightest CPU quota over this process's cgroup and its ancestors (v2 cpu.max, v1 cpu.cfs_quota_us); 0: none.
-inline unsigned cgroup_quota_cores(const std::string& root) {
-  unsigned tightest = 0;
-  const auto apply = [&](unsigned cores) {
-    if (cores != 0) tightest = tightest == 0 ? cores : std::min(tightest, cores);
-  };
-  std::ifstream membership(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(membership, line);) {
-    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    std::string path = line.substr(second + 1);
-    const bool v2 = controllers.empty();
-    if (!v2 && (',' + controllers + ',').find(",cpu,") == std::string::npos) continue;
-    for (;; path = path.substr(0, path.find_last_of('/'))) {
-      for (const char* mount : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"}) {
-        const std::string base = root + mount + path;
-        std::int64_t quota = 0, period = 0;
-        const std::string limit = detail::first_line(base + "/cpu.max");
-        const std::size_t space = limit.find(' ');
-        if (v2 && space != std::string::npos && detail::parse_number(std::string_view(limit).substr(0, space), quota) &&
-            detail::parse_number(std::string_view(limit).substr(space + 1), period))
-          apply(detail::quota_cores(quota, period));
-        if (!v2 && detail::parse_number(detail::first_line(base + "/cpu.cfs_quota_us"), quota) &&
-            detail::parse_number(detail::first_line(base + "/cpu.cfs_period_us"), period))
-          apply(detail::quota_cores(quota, period));
-      }
-      if (path.empty() || path == "/") break;
-    }
+/// Physical cores that this process may run on: hyper-threads of one core count once (a second thread of a core adds
+/// nothing to a memory-bound loop), and no more than the cgroups' quotas allow, rounded down. Errors: bad_input.
+inline Result<CpuReading> read_cpus(const std::string& root = "") {
+  COLI_TRY(allowed, detail::allowed_cpus(root));
+  std::set<std::pair<std::string, std::string>> cores;
+  for (const unsigned cpu : allowed) {
+    const std::string topology = root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
+    std::string core, package;
+    if (read_small_file(topology + "core_id", core) != FileState::read) core = "cpu" + std::to_string(cpu);
+    (void)read_small_file(topology + "physical_package_id", package);
+    cores.emplace(package, core);
   }
-  return tightest;
+  CpuReading reading{static_cast<unsigned>(cores.size()), allowed.size() == cores.size() ? "affinity" : "cores of the allowed hyper-threads"};
+  COLI_TRY(directories, cgroup_directories(root, "cpu"));
+  for (const CgroupDirectory& directory : directories) {
+    COLI_TRY(quota, detail::quota_of(directory));
+    if (!quota || *quota >= reading.cores) continue;
+    reading = {std::max(1U, static_cast<unsigned>(*quota)), directory.path};
+  }
+  return reading;
 }
 
-/// Physical cores that this process may run on: hyper-threads of one core count once (a second thread of a core adds
-/// nothing to a memory-bound loop), and no more than the cgroup's quota allows. At least 1.
+/// The same as a plain number; where the machine's figures can't be read, what the C++ library says.
 inline unsigned available_cores(const std::string& root = "") {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
-  std::set<std::pair<std::string, std::string>> cores;
-  unsigned n_cpus = 0;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &allowed)) continue;
-    ++n_cpus;
-    const std::string topology = root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
-    const std::string core = detail::first_line(topology + "core_id");
-    cores.emplace(detail::first_line(topology + "physical_package_id"), core.empty() ? "cpu" + std::to_string(cpu) : core);
-  }
-  unsigned n = std::max(1U, std::min(n_cpus, static_cast<unsigned>(cores.size())));
-  if (const unsigned quota = cgroup_quota_cores(root)) n = std::min(n, quota);
-  return n;
+  const auto reading = read_cpus(root);
+  return reading ? reading->cores : std::max(1U, std::thread::hardware_concurrency());
 }
 
 }  // namespace coli
