@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is the root-mean-square norm of each row (kernels/ref/rmsnorm.hpp: the definition)?
+//
+// One block a row. A thread sums the squares of every n_threads-th value in fused steps, the block reduces; then
+//   y[i] = (x[i] * inverse) * weight[i],  inverse = 1 / sqrt(squares / n + epsilon)
+// The order depends on the row's length alone (shape() fixes the block), never on the number of rows.
+// |y - exact| <= gamma(dim / n_threads + log2(n_threads) + 8) |exact|: every rounding is relative to a sum of squares.
+#pragma once
+
+#include <cstdint>
+
+#include "coli/core/fixed_name.hpp"
+#include "coli/kernels/grid/thread.hpp"
+
+namespace coli::grid {
+
+struct RmsNorm {
+  static constexpr FixedName name{"rmsnorm"};
+  using Shared = NoShared;
+
+  const float* x;       // [n_rows, dim]
+  const float* weight;  // [dim]
+  float* out;           // [n_rows, dim]; may be x
+  std::uint32_t dim;
+  float epsilon;
+
+  /// A warp for heads, more for rows of the residual stream.
+  static constexpr LaunchShape shape(std::uint32_t n_rows, std::uint32_t dim) {
+    return {{n_rows, 1, 1}, dim <= 256 ? kWarp : 256};
+  }
+
+  template <Thread T>
+  COLI_DEVICE void operator()(T& t, Shared&) const {
+    const std::size_t row = std::size_t{t.block().x} * dim;
+    float squares = 0;
+    for (std::uint32_t i = t.thread(); i < dim; i += t.n_threads()) {
+      const float v = t.load(x + row + i);
+      squares = t.fma(v, v, squares);
+    }
+    squares = t.reduce_block(squares, Plus{});
+    const float inverse = 1.0f / t.sqrt(squares / static_cast<float>(dim) + epsilon);
+    for (std::uint32_t i = t.thread(); i < dim; i += t.n_threads())
+      t.store(out + row + i, t.load(x + row + i) * inverse * t.load(weight + i));
+  }
+};
+
+}  // namespace coli::grid
