@@ -280,7 +280,7 @@ class HostGrid {
   /// Runs `body` for every thread of the shape. Errors: internal, naming the body: a rule of thread.hpp is broken.
   template <Body B>
   Result<void> launch(const B& body, LaunchShape shape) {
-    const std::uint64_t n_blocks = std::uint64_t{shape.blocks.x} * shape.blocks.y * shape.blocks.z;
+    const std::uint64_t n_blocks = std::uint64_t{shape.blocks_x} * shape.blocks_y;
     if (shape.threads == 0 || shape.threads % kWarp != 0 || shape.threads > kMostThreads)
       return broken<B>("a block of " + std::to_string(shape.threads) + " threads; whole warps of " + std::to_string(kWarp) + ", at most " + std::to_string(kMostThreads));
     if (n_blocks > UINT32_MAX) return broken<B>(std::to_string(n_blocks) + " blocks are too many");
@@ -298,16 +298,13 @@ class HostGrid {
   static Error broken(std::string what) {
     return Error{Errc::internal, std::move(what), "kernel " + std::string(B::name.view())};
   }
-  static Index3 place(std::uint32_t block, const LaunchShape& shape) {
-    return {block % shape.blocks.x, block / shape.blocks.x % shape.blocks.y, block / shape.blocks.x / shape.blocks.y};
-  }
   template <class B>
   static void call(const void* body, host::BlockRun& run, std::uint32_t thread) {
     host::HostThread t(run, thread);
     (*static_cast<const B*>(body))(t, *reinterpret_cast<typename B::Shared*>(run.shared));
   }
   void describe(host::BlockRun& run, std::uint32_t block, const LaunchShape& shape, void* shared, std::size_t shared_bytes) const {
-    run.index = place(block, shape), run.number = block;
+    run.index = {block % shape.blocks_x, block / shape.blocks_x}, run.number = block;
     run.n_threads = shape.threads;
     run.shared = static_cast<std::byte*>(shared), run.shared_bytes = shared_bytes;
     run.deposits.resize(shape.threads);

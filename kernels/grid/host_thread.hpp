@@ -43,7 +43,7 @@ class BlockRun {
   /// Notes the launch's first fault.
   virtual void fault(std::string text) = 0;
 
-  Index3 index{};           // of the block
+  Index2 index{};           // of the block
   std::uint32_t number = 0; // of the block, counted through the launch
   std::uint32_t n_threads = 0;
   std::byte* shared = nullptr;
@@ -65,7 +65,7 @@ class HostThread {
   HostThread(const HostThread&) = delete;
   HostThread& operator=(const HostThread&) = delete;
 
-  Index3 block() const { return run_.index; }
+  Index2 block() const { return run_.index; }
   std::uint32_t thread() const { return thread_; }
   std::uint32_t n_threads() const { return run_.n_threads; }
   std::uint32_t warp() const { return thread_ / kWarp; }

@@ -26,7 +26,7 @@ struct RmsNorm {
 
   /// A warp for heads, more for rows of the residual stream.
   static constexpr LaunchShape shape(std::uint32_t n_rows, std::uint32_t dim) {
-    return {{n_rows, 1, 1}, dim <= 256 ? kWarp : 256};
+    return {n_rows, 1, dim <= 256 ? kWarp : 256};
   }
 
   template <Thread T>

@@ -20,6 +20,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "coli/contracts/device.hpp"
+
 /// How functions of a body are declared. A compiler that separates device from host code defines it before this header.
 #ifndef COLI_DEVICE
 #define COLI_DEVICE inline
@@ -30,14 +32,8 @@ namespace coli::grid {
 /// Threads that run together and exchange registers; a block is whole warps.
 inline constexpr std::uint32_t kWarp = 32;
 
-struct Index3 {
-  std::uint32_t x = 1, y = 1, z = 1;
-};
-
-/// How large a launch is: blocks, and threads a block (a multiple of kWarp).
-struct LaunchShape {
-  Index3 blocks;
-  std::uint32_t threads = kWarp;
+struct Index2 {
+  std::uint32_t x, y;
 };
 
 /// The widest load: what a lane takes at once where bytes stream from memory.
@@ -71,7 +67,7 @@ struct Largest {
 /// Where am I?
 template <class T>
 concept KnowsItsPlace = requires(const T t) {
-  { t.block() } -> std::same_as<Index3>;            // of the launch, from 0
+  { t.block() } -> std::same_as<Index2>;            // of the launch, from 0
   { t.thread() } -> std::same_as<std::uint32_t>;    // of the block, from 0
   { t.n_threads() } -> std::same_as<std::uint32_t>;
   { t.warp() } -> std::same_as<std::uint32_t>;      // thread() / kWarp
@@ -117,7 +113,7 @@ concept Thread = KnowsItsPlace<T> && ReachesMemory<T> && Meets<T> && Computes<T>
 
 template <class T>
 consteval bool require_thread() {
-  static_assert(KnowsItsPlace<T>, "Thread: add  Index3 block() const  and  uint32_t thread(), n_threads(), warp(), lane() const");
+  static_assert(KnowsItsPlace<T>, "Thread: add  Index2 block() const  and  uint32_t thread(), n_threads(), warp(), lane() const");
   static_assert(ReachesMemory<T>, "Thread: add  load(p), stream(p), store(p, v), load(array, i), store(array, i, v), load_async(array, i, p), wait_async()");
   static_assert(Meets<T>, "Thread: add  sync_block(), sync_warp(), shuffle(v, lane), shuffle_xor(v, mask), reduce_warp(v, op), reduce_block(v, op)");
   static_assert(Computes<T>, "Thread: add  dot4(a, b, sum), f16_to_f32(h), f32_to_f16(x), fma(a, b, c), sqrt(x)");
