@@ -11,10 +11,11 @@ namespace {
 
 BOOST_AUTO_TEST_CASE(heads_tile_the_memory_without_overlap) {
   Accountant accountant;
+  HostMemory memory;
   for (const KvFormat format : {KvFormat::f32, KvFormat::f16}) {
     const KvShape shape{3, 2, 24, 10, format};
     BOOST_CHECK_EQUAL(shape.bytes().value, 2ULL * 3 * 2 * 24 * 10 * value_bytes(format));
-    auto cache = KvCache::allocate(accountant, shape);
+    auto cache = KvCache::allocate(memory, accountant, shape);
     BOOST_REQUIRE(cache);
     BOOST_CHECK_EQUAL(accountant.held(MemoryClass::kv).value, shape.bytes().value);
     const std::byte* next = cache->head(0, 0).keys;

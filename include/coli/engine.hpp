@@ -79,7 +79,7 @@ class engine {
   const Kernels& kernels() const noexcept { return model_->backend.kernels(); }
   /// What a person should be told: where something slower than it could be is in use, and why.
   std::vector<std::string> notes() const { return model_->experts->notes(); }
-  unsigned threads() const noexcept { return model_->backend.pool().n_workers(); }
+  unsigned threads() const noexcept { return model_->backend.n_threads(); }
   std::uint32_t context() const noexcept { return model_->kv.shape().capacity; }
   EngineObserver& observer() noexcept { return model_->observer; }
 
@@ -162,7 +162,7 @@ class engine {
       }
       done += n;
     }
-    return std::span<const float>{m.scratch.logits, m.tensors.n_vocab};
+    return m.logits;
   }
 
   /// One pass of n tokens through the whole model, appended to the sequence when it is done.
@@ -170,13 +170,30 @@ class engine {
     LoadedModel<P>& m = *model_;
     const Hyperparams& h = m.hyperparams;
     const Scratch& s = m.scratch;
-    const std::uint32_t first = position();
     const auto n = static_cast<std::uint32_t>(tokens.size());
+    const bool observed = m.observer.on_routing != nullptr || m.observer.on_hidden != nullptr;
+    COLI_CHECK(m.backend.pass(tokens, position(), observed, [&] { return layers(tokens, position()); }));
 
-    for (std::uint32_t t = 0; t < n; ++t) {
-      m.backend.embed(m.trunk.embedding, static_cast<std::uint32_t>(tokens[t].value), s.hidden + std::size_t{t} * h.hidden);
-      m.rope.fill(first + t, s.rope + std::size_t{t} * h.head_dim);
+    for (std::uint32_t t = each != nullptr ? 0 : n - 1; t < n && (wants_logits || each != nullptr); ++t) {
+      m.backend.rmsnorm(s.hidden + std::size_t{t} * h.hidden, 1, h.hidden, m.trunk.output_norm.data(), h.norm_epsilon, s.normed);
+      m.backend.matmul({{&m.trunk.output, s.logits}}, s.normed, 1);
+      COLI_TRY(logits, m.backend.read(s.logits, m.tensors.n_vocab));
+      for (const std::uint32_t id : m.padding) logits[id] = -std::numeric_limits<float>::infinity();
+      m.logits = logits;
+      if (each != nullptr) each->call(each->context, position() + t, m.logits);
     }
+    m.tokens.insert(m.tokens.end(), tokens.begin(), tokens.end());
+    return {};
+  }
+
+  /// The residual stream of n tokens, from embedding to last layer.
+  Result<void> layers(std::span<const TokenId> tokens, std::uint32_t first) {
+    LoadedModel<P>& m = *model_;
+    const Hyperparams& h = m.hyperparams;
+    const Scratch& s = m.scratch;
+    const auto n = static_cast<std::uint32_t>(tokens.size());
+    m.backend.embed(m.trunk.embedding, tokens, s.hidden);
+    m.backend.positions(m.rope, first, n, h.head_dim, s.rope);
     for (std::uint32_t l = 0; l < h.n_layers; ++l) {
       if (m.cancelled.load(std::memory_order_relaxed)) return Error{Errc::interrupted, "cancelled at layer " + std::to_string(l)};
       const TrunkLayer& layer = m.trunk.layers[l];
@@ -188,16 +205,11 @@ class engine {
       } else {
         dense_ffn_block(m.backend, h, layer, n, s);
       }
-      if (m.observer.on_hidden) m.observer.on_hidden(LayerId{l}, first, {s.hidden, std::size_t{n} * h.hidden});
+      if (m.observer.on_hidden) {
+        COLI_TRY(hidden, m.backend.read(s.hidden, std::size_t{n} * h.hidden));
+        m.observer.on_hidden(LayerId{l}, first, hidden);
+      }
     }
-
-    for (std::uint32_t t = each != nullptr ? 0 : n - 1; t < n && (wants_logits || each != nullptr); ++t) {
-      m.backend.rmsnorm(s.hidden + std::size_t{t} * h.hidden, 1, h.hidden, m.trunk.output_norm.data(), h.norm_epsilon, s.normed);
-      m.backend.matmul({{&m.trunk.output, s.logits}}, s.normed, 1);
-      for (const std::uint32_t id : m.padding) s.logits[id] = -std::numeric_limits<float>::infinity();
-      if (each != nullptr) each->call(each->context, first + t, {s.logits, m.tensors.n_vocab});
-    }
-    m.tokens.insert(m.tokens.end(), tokens.begin(), tokens.end());
     return {};
   }
 

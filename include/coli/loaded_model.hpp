@@ -11,6 +11,7 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -83,7 +84,8 @@ struct LoadedModel {
   KvCache kv;
   Buffer scratch_memory;
   Scratch scratch{};
-  std::uint32_t chunk = 0;  // tokens of one pass
+  std::span<const float> logits;  // of the last token asked for, where the host can read them
+  std::uint32_t chunk = 0;        // tokens of one pass
   Routing routing;
   ExpertBatches batches;
   std::uint32_t prefetch = 0;
@@ -165,9 +167,9 @@ struct LoadedModel {
     COLI_CHECK(accountant.charge(MemoryClass::base, bill.base));
 
     rope = RopeTable(h.rope_base, h.head_dim);
-    COLI_TRY(cache, KvCache::allocate(accountant, kv_shape));
+    COLI_TRY(cache, KvCache::allocate(backend, accountant, kv_shape));
     kv = std::move(cache);
-    COLI_TRY(allocated, Scratch::allocate(accountant, h, tensors.n_vocab, chunk, scratch_memory));
+    COLI_TRY(allocated, Scratch::allocate(backend, accountant, h, tensors.n_vocab, chunk, scratch_memory));
     scratch = allocated;
     return backend.reserve(accountant, backend_shape());
   }
@@ -194,10 +196,10 @@ struct LoadedModel {
         return Error{Errc::io, "the file changed while it was opened: " + std::to_string(shard.size) + " bytes, now " + std::to_string(source.size()), "", shard.path};
       sources.push_back(std::move(source));
     }
-    COLI_TRY(loaded, Trunk::load(accountant, tensors, sources, backend.kernels()));
+    COLI_TRY(loaded, Trunk::load(accountant, tensors, sources, backend));
     trunk = std::move(loaded);
     describe_experts();
-    return experts->allocate(accountant, slot_budget_, backend.pool().n_workers());
+    return experts->allocate(accountant, slot_budget_, backend.n_threads());
   }
 
   void describe_experts() {

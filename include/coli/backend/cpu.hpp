@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <memory>
 #include <span>
@@ -34,8 +35,32 @@ class CpuBackend {
 
   CpuBackend(Kernels kernels, unsigned n_threads) : kernels_(std::move(kernels)), pool_(std::make_unique<ThreadPool>(n_threads)) {}
 
+  static constexpr bool kHostMemory = true;
+
   const Kernels& kernels() const noexcept { return kernels_; }
   ThreadPool& pool() noexcept { return *pool_; }
+  unsigned n_threads() const noexcept { return pool_->n_workers(); }
+
+  Result<Buffer> allocate(Accountant& accountant, MemoryClass what, Bytes bytes) const { return Buffer::allocate(accountant, what, bytes); }
+  Result<void> write(std::byte* to, const std::byte* from, std::size_t n) const {
+    std::memcpy(to, from, n);
+    return {};
+  }
+  /// Rows [n_rows, n_cols] as a file has them -> `to`, in that layout.
+  Result<void> place(Format format, Layout layout, const std::byte* rows, std::uint32_t n_rows, std::uint32_t n_cols, std::byte* to) const {
+    if (layout == Layout::plain) return write(to, rows, row_bytes(format, n_cols) * n_rows);
+    kernels_.prepare(format, rows, n_rows, n_cols, to);
+    return {};
+  }
+  /// The values themselves: a CPU is done when its calls return.
+  Result<std::span<float>> read(float* values, std::size_t n) const { return std::span<float>(values, n); }
+
+  /// Does the work of one pass over `tokens` at positions first.. . `observed`: the host looks at values in between.
+  template <class Work>
+  Result<void> pass(std::span<const TokenId> tokens, std::uint32_t first, bool observed, Work&& work) {
+    (void)tokens, (void)first, (void)observed;
+    return work();
+  }
 
   /// Bytes that `reserve` will take: the planner asks the same question.
   Bytes scratch_bytes(const BackendShape& shape) const { return layout(shape).total; }
@@ -140,8 +165,18 @@ class CpuBackend {
     split(n, std::size_t{n} * dim, [&](std::uint32_t t) { kernels_.add(y + std::size_t{t} * dim, dim, x + std::size_t{t} * dim); });
   }
 
-  /// Row `row` of an embedding matrix -> out [n_cols].
-  void embed(const Matrix& embedding, std::uint32_t row, float* out) const { kernels_.decode_row(embedding, row, out); }
+  /// The tokens' rows of an embedding matrix -> out [n, n_cols].
+  void embed(const Matrix& embedding, std::span<const TokenId> tokens, float* out) const {
+    for (const TokenId token : tokens) {
+      kernels_.decode_row(embedding, static_cast<std::uint32_t>(token.value), out);
+      out += embedding.n_cols;
+    }
+  }
+  /// What a rope table says of positions first.. -> out [n, head_dim].
+  template <class Table>
+  void positions(const Table& table, std::uint32_t first, std::uint32_t n, std::uint32_t head_dim, float* out) const {
+    for (std::uint32_t t = 0; t < n; ++t) table.fill(first + t, out + std::size_t{t} * head_dim);
+  }
 
   /// Sets the input that `experts` reads: x [n, dim]. Quantised once a token, not once an expert.
   void expert_input(const float* x, std::uint32_t n, std::uint32_t dim, bool quantise) { prepare_activations(x, n, dim, quantise); }

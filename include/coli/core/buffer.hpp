@@ -18,6 +18,7 @@ namespace coli {
 
 /// An anonymous mapping of `bytes()` bytes, zero-filled, page aligned; owns its charge with the accountant.
 /// Large ones ask for huge pages (a hint: refusal is harmless). Move-only.
+/// Or memory of another kind, a device's, with whom it is given back to: `data()` is then for that device only.
 class Buffer {
  public:
   Buffer() = default;
@@ -42,6 +43,18 @@ class Buffer {
     return buffer;
   }
 
+  /// Takes over memory of `bytes` bytes; `release(owner, data)` gives it back, while `owner` still lives.
+  /// Errors: over_budget, from the accountant; the memory then stays the caller's.
+  static Result<Buffer> adopt(Accountant& accountant, MemoryClass what, Bytes bytes, std::byte* data, void* owner,
+                              void (*release)(void* owner, std::byte* data) noexcept) {
+    COLI_CHECK(accountant.charge(what, bytes));
+    Buffer buffer;
+    buffer.data_ = data, buffer.bytes_ = bytes;
+    buffer.accountant_ = &accountant, buffer.class_ = what;
+    buffer.owner_ = owner, buffer.release_ = release;
+    return buffer;
+  }
+
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {
     Buffer(std::move(other)).swap(*this);
@@ -50,7 +63,8 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
   ~Buffer() {
-    if (data_ != nullptr) ::munmap(data_, bytes_.value);
+    if (release_ != nullptr) release_(owner_, data_);
+    else if (data_ != nullptr) ::munmap(data_, bytes_.value);
     if (accountant_ != nullptr) accountant_->release(class_, bytes_);
   }
 
@@ -74,11 +88,20 @@ class Buffer {
     std::swap(bytes_, other.bytes_);
     std::swap(accountant_, other.accountant_);
     std::swap(class_, other.class_);
+    std::swap(owner_, other.owner_);
+    std::swap(release_, other.release_);
   }
   std::byte* data_ = nullptr;
   Bytes bytes_{};
   Accountant* accountant_ = nullptr;
   MemoryClass class_ = MemoryClass::scratch;
+  void* owner_ = nullptr;
+  void (*release_)(void*, std::byte*) noexcept = nullptr;  // null: a mapping of our own
+};
+
+/// Takes memory of the host, wherever the kind of memory is a template argument.
+struct HostMemory {
+  Result<Buffer> allocate(Accountant& accountant, MemoryClass what, Bytes bytes) const { return Buffer::allocate(accountant, what, bytes); }
 };
 
 }  // namespace coli

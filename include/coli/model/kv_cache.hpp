@@ -32,10 +32,12 @@ struct KvShape {
 class KvCache {
  public:
   KvCache() = default;
-  static Result<KvCache> allocate(Accountant& accountant, KvShape shape) {
-    COLI_TRY(memory, Buffer::allocate(accountant, MemoryClass::kv, shape.bytes()));
+  /// `memory` says what kind of memory it takes (a backend, or HostMemory). Errors: over_budget.
+  template <class Memory>
+  static Result<KvCache> allocate(Memory& memory, Accountant& accountant, KvShape shape) {
+    COLI_TRY(taken, memory.allocate(accountant, MemoryClass::kv, shape.bytes()));
     KvCache cache;
-    cache.memory_ = std::move(memory);
+    cache.memory_ = std::move(taken);
     cache.shape_ = shape;
     return cache;
   }

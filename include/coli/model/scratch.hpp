@@ -25,7 +25,7 @@ struct Scratch {
   float* foresight;    // [hidden]                for guessing the next layer's experts
   float* gate;         // [n, dense_ffn]
   float* up;           // [n, dense_ffn]
-  float* logits;       // [n_vocab]              of the last token
+  float* logits;       // [n_vocab]              of one token
 
   /// Bytes that `allocate` will take: the planner asks the same question.
   static Bytes bytes(const Hyperparams& h, std::uint32_t n_vocab, std::uint32_t max_tokens) {
@@ -33,12 +33,14 @@ struct Scratch {
     return Bytes{none.place(h, n_vocab, max_tokens, nullptr)};
   }
 
-  /// Errors: over_budget. The views live as long as `memory`.
-  static Result<Scratch> allocate(Accountant& accountant, const Hyperparams& h, std::uint32_t n_vocab, std::uint32_t max_tokens, Buffer& memory) {
-    COLI_TRY(buffer, Buffer::allocate(accountant, MemoryClass::scratch, bytes(h, n_vocab, max_tokens)));
-    memory = std::move(buffer);
+  /// `memory` says what kind of memory it takes (a backend). Errors: over_budget. The views live as long as `owner`.
+  template <class Memory>
+  static Result<Scratch> allocate(Memory& memory, Accountant& accountant, const Hyperparams& h, std::uint32_t n_vocab, std::uint32_t max_tokens,
+                                  Buffer& owner) {
+    COLI_TRY(buffer, memory.allocate(accountant, MemoryClass::scratch, bytes(h, n_vocab, max_tokens)));
+    owner = std::move(buffer);
     Scratch scratch{};
-    scratch.place(h, n_vocab, max_tokens, memory.data());
+    scratch.place(h, n_vocab, max_tokens, owner.data());
     return scratch;
   }
 

@@ -8,7 +8,6 @@
 #include <span>
 #include <vector>
 
-#include "coli/contracts/cpu_kernels.hpp"
 #include "coli/core/buffer.hpp"
 #include "coli/core/error.hpp"
 #include "coli/gguf/byte_source.hpp"
@@ -42,18 +41,19 @@ class Trunk {
 
   /// Reads every trunk tensor once, in pieces, straight into its final place: never two copies of a matrix.
   /// Errors: over_budget; io, with file and offset.
-  template <CpuKernels K>
-  static Result<Trunk> load(Accountant& accountant, const ModelTensors& tensors, std::span<gguf::ByteSource> sources, const K& kernels) {
-    COLI_TRY(memory, Buffer::allocate(accountant, MemoryClass::trunk, bytes(tensors)));
+  template <class Backend>
+  static Result<Trunk> load(Accountant& accountant, const ModelTensors& tensors, std::span<gguf::ByteSource> sources, Backend& backend) {
+    constexpr Layout kPrepared = Backend::KernelSet::kPreparedLayout;
+    COLI_TRY(memory, backend.allocate(accountant, MemoryClass::trunk, bytes(tensors)));
     COLI_TRY(staging, Buffer::allocate(accountant, MemoryClass::io, Bytes{kStagingBytes}));
-    Loader<K> loader{sources, kernels, memory.data(), staging.all<std::byte>(), {}};
+    Loader<Backend> loader{sources, backend, memory.data(), staging.all<std::byte>(), {}};
     Trunk trunk;
     const bool tied = !tensors.output;
     // A tied embedding is also the output matrix: one copy, in the layout that the product wants.
-    COLI_TRY(embedding, loader.matrix(tensors.embedding, tied ? K::kPreparedLayout : Layout::plain));
+    COLI_TRY(embedding, loader.matrix(tensors.embedding, tied ? kPrepared : Layout::plain));
     trunk.embedding = trunk.output = embedding;
     if (!tied) {
-      COLI_TRY(output, loader.matrix(tensors.output, K::kPreparedLayout));
+      COLI_TRY(output, loader.matrix(tensors.output, kPrepared));
       trunk.output = output;
     }
     COLI_CHECK(loader.vector(tensors.output_norm, trunk.output_norm));
@@ -76,15 +76,16 @@ class Trunk {
       }
     }
     trunk.memory_ = std::move(memory);
+    trunk.in_host_memory_ = Backend::kHostMemory;
     return trunk;
   }
 
   static constexpr std::size_t kStagingBytes = 4 * kMiB;  // while loading
 
-  std::span<const std::byte> memory() const { return memory_.all<const std::byte>(); }
+  /// What the host can read of it: nothing, where it lies on a device.
+  std::span<const std::byte> memory() const { return in_host_memory_ ? memory_.all<const std::byte>() : std::span<const std::byte>(); }
 
  private:
-
   struct Placement {
     Bytes used{};
     /// Where the tensor goes. 64-byte steps keep every matrix aligned for vectors.
@@ -111,10 +112,13 @@ class Trunk {
     }
   }
 
-  template <CpuKernels K>
+  template <class Backend>
   struct Loader {
+    static constexpr Layout kPrepared = Backend::KernelSet::kPreparedLayout;
+    static constexpr std::uint32_t kRowTile = Backend::KernelSet::kRowTile;
+
     std::span<gguf::ByteSource> sources;
-    const K& kernels;
+    Backend& backend;
     std::byte* memory;
     std::span<std::byte> staging;
     Placement placement;
@@ -128,57 +132,60 @@ class Trunk {
     }
 
     Result<void> vector(const TensorRef& ref, std::span<const float>& out) {
-      float* values = reinterpret_cast<float*>(memory + placement.place(ref, true));
-      out = {values, ref.n_cols};
+      std::byte* to = memory + placement.place(ref, true);
+      out = {reinterpret_cast<const float*>(to), ref.n_cols};
+      std::vector<float> values(ref.n_cols);
       return by_rows(ref, [&](const std::byte* rows, std::uint32_t, std::uint32_t) {
         visit_format(ref.format, [&]<class F>() {
           for (std::uint32_t b = 0; b < ref.n_cols / F::kValuesPerBlock; ++b)
-            F::decode(rows + b * F::kBytesPerBlock, values + b * F::kValuesPerBlock);
+            F::decode(rows + b * F::kBytesPerBlock, values.data() + b * F::kValuesPerBlock);
         });
+        return backend.write(to, reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float));
       });
     }
 
     Result<Matrix> matrix(const TensorRef& ref, Layout wanted) {
       std::byte* to = memory + placement.place(ref, false);
       const std::uint64_t stride = row_bytes(ref.format, ref.n_cols);
-      if (wanted == Layout::plain) {
+      if (wanted == Layout::plain && Backend::kHostMemory) {
         COLI_CHECK(read(ref, 0, {to, ref.bytes().value}));
       } else {
         COLI_CHECK(by_rows(ref, [&](const std::byte* rows, std::uint32_t first, std::uint32_t n) {
-          kernels.prepare(ref.format, rows, n, ref.n_cols, to + first * stride);
+          return backend.place(ref.format, wanted, rows, n, ref.n_cols, to + first * stride);
         }));
       }
       return Matrix{ref.format, wanted, ref.n_rows, ref.n_cols, to};
     }
 
     Result<void> prepared(const TensorRef& ref, Matrix& out) {
-      COLI_TRY(loaded, matrix(ref, K::kPreparedLayout));
+      COLI_TRY(loaded, matrix(ref, kPrepared));
       out = loaded;
       return {};
     }
 
-    /// Reads the tensor through the staging buffer in pieces of whole row tiles: `take(rows, first_row, n_rows)`.
+    /// Reads the tensor through the staging buffer in pieces of whole row tiles: `Result<void> take(rows, first_row, n_rows)`.
     template <class Take>
     Result<void> by_rows(const TensorRef& ref, Take&& take) {
       const std::uint64_t stride = row_bytes(ref.format, ref.n_cols);
-      std::uint64_t step = staging.size() / stride / K::kRowTile * K::kRowTile;
+      std::uint64_t step = staging.size() / stride / kRowTile * kRowTile;
       std::vector<std::byte> wide;  // rows so long that a tile of them outgrows the staging buffer
       std::span<std::byte> buffer = staging;
       if (step == 0) {
-        step = K::kRowTile;
+        step = kRowTile;
         wide.resize(std::min<std::uint64_t>(step, ref.n_rows) * stride);
         buffer = wide;
       }
       for (std::uint64_t first = 0; first < ref.n_rows; first += step) {
         const auto n = static_cast<std::uint32_t>(std::min<std::uint64_t>(step, ref.n_rows - first));
         COLI_CHECK(read(ref, first * stride, buffer.first(n * stride)));
-        take(buffer.data(), static_cast<std::uint32_t>(first), n);
+        COLI_CHECK(take(buffer.data(), static_cast<std::uint32_t>(first), n));
       }
       return {};
     }
   };
 
   Buffer memory_;
+  bool in_host_memory_ = true;
 };
 
 }  // namespace coli
