@@ -1,46 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every kernel body on the emulator: within its bounds of kernels/ref, free of races, and not without its barriers.
+// Every other kernel body on the emulator: within its bounds of kernels/ref, free of races, and not without its barriers.
 #include <boost/test/unit_test.hpp>
 
+#include "cases_attend.hpp"
+#include "cases_choice.hpp"
 #include "cases_rmsnorm.hpp"
-#include "host_device.hpp"
+#include "cases_rows.hpp"
+#include "on_the_emulator.hpp"
 
-namespace coli::grid {
+namespace coli::grid::cases {
 namespace {
 
-using cases::HostDevice;
-using cases::kThreadSanitizer;
-using cases::Report;
-
-void check(const Report& report) {
-  for (const std::string& failure : report.failures()) BOOST_ERROR(failure);
-  BOOST_TEST(report.n_checks() > 0u);
+BOOST_AUTO_TEST_CASE(rmsnorm_cases) {
+  on_the_emulator([](auto& device, Report& report) { rmsnorm(device, report); });
 }
-
-/// The cases of one body; again in other orders of threads and blocks, on two workers, for the same bits.
-template <class Cases>
-void on_the_emulator(Cases cases) {
-  HostDevice checked;
-  Report report;
-  cases(checked, report);
-  check(report);
-  if (kThreadSanitizer) return;
-  for (const std::uint64_t seed : {7u, 8u}) {
-    HostDevice device({Scheduler::fibers, seed});
-    Report again;
-    cases(device, again);
-    check(again);
-    BOOST_TEST((again.digests() == report.digests()), "another order of threads gives other bits");
-  }
+BOOST_AUTO_TEST_CASE(row_cases) {
+  on_the_emulator([](auto& device, Report& report) {
+    exponential(device, report);
+    rope(device, report);
+    swiglu(device, report);
+    combine(device, report);
+  });
 }
-
-BOOST_AUTO_TEST_SUITE(bodies)
-
-BOOST_AUTO_TEST_CASE(rmsnorm) {
-  on_the_emulator([](auto& device, Report& report) { cases::rmsnorm(device, report); });
+BOOST_AUTO_TEST_CASE(embed_cases) {
+  on_the_emulator([](auto& device, Report& report) { embed(device, report); });
 }
-
-BOOST_AUTO_TEST_SUITE_END()
+BOOST_AUTO_TEST_CASE(attend_cases) {
+  const auto cases = [](auto& device, Report& report) { attend(device, report); };
+  on_the_emulator(cases);
+  needs_its_barrier(Planted::no_block_barrier, cases);
+  needs_its_barrier(Planted::no_wait, cases);
+}
+BOOST_AUTO_TEST_CASE(top_k_cases) {
+  const auto cases = [](auto& device, Report& report) { top_k(device, report); };
+  on_the_emulator(cases);
+  needs_its_barrier(Planted::no_warp_barrier, cases);
+}
+BOOST_AUTO_TEST_CASE(group_by_expert_cases) {
+  const auto cases = [](auto& device, Report& report) { group_by_expert(device, report); };
+  on_the_emulator(cases);
+  needs_its_barrier(Planted::no_block_barrier, cases);
+}
+BOOST_AUTO_TEST_CASE(argmax_cases) {
+  on_the_emulator([](auto& device, Report& report) { argmax(device, report); });
+}
 
 }  // namespace
-}  // namespace coli::grid
+}  // namespace coli::grid::cases

@@ -16,7 +16,7 @@ using cases::kThreadSanitizer;
 constexpr LaunchShape kTwoBlocks{2, 1, 64};
 
 /// A body with a planted fault each (or none): how does the emulator answer?
-enum class Fault { none, no_barrier, out_of_bounds, divergent_barrier, other_barrier, half_a_warp, cross_block, same_place, unwritten, misaligned, no_wait, wrong_wait_order };
+enum class Fault { none, no_barrier, no_barrier_again, out_of_bounds, divergent_barrier, other_barrier, half_a_warp, cross_block, same_place, unwritten, misaligned, no_wait };
 
 struct Faulty {
   static constexpr FixedName name{"faulty"};
@@ -32,12 +32,16 @@ struct Faulty {
   COLI_DEVICE void operator()(T& t, Shared& shared) const {
     const std::uint32_t i = t.thread();
     float* mine = out + t.block().x * 64;
+    if (fault == Fault::no_barrier_again) {
+      t.store(shared.values, i, 0.0f);
+      t.sync_block();
+    }
     if (fault == Fault::no_wait) t.load_async(shared.values, i, in + i);
     else if (fault != Fault::unwritten) t.store(shared.values, fault == Fault::out_of_bounds ? i + 1 : i, t.load(in + i));
     if (fault == Fault::divergent_barrier && i >= 32) return;
     if (fault == Fault::other_barrier && i < 32)
       t.sync_block();
-    else if (fault != Fault::no_barrier)
+    else if (fault != Fault::no_barrier && fault != Fault::no_barrier_again)
       t.sync_block();
     if (fault == Fault::half_a_warp && t.lane() < 16) t.sync_warp();
     t.store(mine + i, t.load(shared.values, 63 - i) + t.load(shared.values, i));
@@ -93,7 +97,8 @@ BOOST_AUTO_TEST_CASE(divergent_barriers_and_bounds_are_caught_by_both_schedulers
 BOOST_AUTO_TEST_CASE(races_are_caught_by_the_access_log) {
   if (kThreadSanitizer) return;  // its own reports do this there: conformance/CMakeLists.txt, grid.planted_race
   const GridOptions options{Scheduler::fibers, 1, true};
-  expect_fault(Fault::no_barrier, options, "with no barrier between them, in shared memory");
+  expect_fault(Fault::no_barrier, options, "reads shared memory that nobody has written");
+  expect_fault(Fault::no_barrier_again, options, "with no barrier between them, in shared memory");
   expect_fault(Fault::cross_block, options, "with no barrier between them, in global memory");
   expect_fault(Fault::same_place, options, "with no barrier between them, in global memory");
   expect_fault(Fault::unwritten, options, "reads shared memory that nobody has written");

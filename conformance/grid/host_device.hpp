@@ -29,12 +29,14 @@ class HostDevice {
   /// Under a thread sanitizer, which does not know fibers, every GPU thread is a thread.
   static GridOptions checked() { return kThreadSanitizer ? GridOptions{Scheduler::threads, 1, false, Planted::nothing} : GridOptions{Scheduler::fibers, 1, true, Planted::nothing}; }
 
-  explicit HostDevice(GridOptions options = checked()) : pool_(options.check_races ? 1 : 2), grid_(pool_, options) {}
+  /// `slack_bytes` behind each array belong to nobody: a body with a planted fault may go astray there.
+  explicit HostDevice(GridOptions options = checked(), std::size_t slack_bytes = 0) : slack_bytes_(slack_bytes), pool_(options.check_races ? 1 : 2), grid_(pool_, options) {}
 
   template <class V>
   class Buffer {
    public:
-    explicit Buffer(const std::vector<V>& values) : size_(values.size()), memory_(std::make_unique<conformance::Guarded<Bytes16>>((values.size() * sizeof(V) + 15) / 16)) {
+    Buffer(const std::vector<V>& values, std::size_t slack_bytes)
+        : size_(values.size()), memory_(std::make_unique<conformance::Guarded<Bytes16>>((values.size() * sizeof(V) + slack_bytes + 15) / 16)) {
       std::memcpy(static_cast<void*>(memory_->data()), values.data(), values.size() * sizeof(V));
     }
     V* get() const { return reinterpret_cast<V*>(memory_->data()); }
@@ -47,7 +49,7 @@ class HostDevice {
 
   template <class V>
   Buffer<V> upload(const std::vector<V>& values) {
-    return Buffer<V>(values);
+    return Buffer<V>(values, slack_bytes_);
   }
   template <class V>
   Result<std::vector<V>> download(const Buffer<V>& buffer) {
@@ -59,6 +61,7 @@ class HostDevice {
   }
 
  private:
+  std::size_t slack_bytes_;
   ThreadPool pool_;
   HostGrid grid_;
 };

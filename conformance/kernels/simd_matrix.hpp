@@ -4,11 +4,11 @@
 
 #include <cstring>
 #include <memory>
-#include <random>
 #include <vector>
 
 #include "coli/kernels/simd/rows.hpp"
 #include "coli/kernels/simd/unprepare.hpp"
+#include "random_matrix.hpp"
 #include "ref_random.hpp"
 #include "simd_tables.hpp"
 
@@ -16,27 +16,6 @@ namespace coli::test {
 
 /// Exactly n bytes on the heap, so that a sanitizer sees the first byte past them.
 using ExactBytes = std::unique_ptr<std::byte[]>;
-
-enum class Fill { random, all_ones, all_zeros };  // of the quants; scales stay finite
-
-/// Random or extreme blocks. Scales vary in sign and size where they are f16; a format's own encode where it has one value.
-template <class F>
-std::vector<std::byte> test_matrix(std::size_t n_rows, std::size_t n_cols, unsigned seed, Fill fill = Fill::random) {
-  std::mt19937 random(seed);
-  std::vector<std::byte> bytes(n_rows * bytes_for<F>(n_cols));
-  for (std::byte& b : bytes) b = fill == Fill::random ? static_cast<std::byte>(random()) : fill == Fill::all_ones ? std::byte{0xFF} : std::byte{0};
-  const auto scale = [&] { return (static_cast<float>(random() % 2000) - 1000) * 1e-5f; };
-  for (std::size_t at = 0; at < bytes.size(); at += F::kBytesPerBlock) {
-    if constexpr (F::kValuesPerBlock == 1) {
-      const float value = (static_cast<float>(random() % 4001) - 2000) * 1e-3f;
-      F::encode(&value, bytes.data() + at);
-    }
-    if constexpr (requires { F::kScaleOffset; }) block::put_f16(bytes.data() + at + F::kScaleOffset, scale());
-    if constexpr (requires { F::kMinOffset; }) block::put_f16(bytes.data() + at + F::kMinOffset, scale());
-    if constexpr (requires { F::kExponentOffset; }) bytes[at] = static_cast<std::byte>(118 + random() % 8);
-  }
-  return bytes;
-}
 
 /// One vector in both of the forms that kernels read.
 struct Column {
@@ -95,12 +74,5 @@ struct TestMatrix {
     return {layout == Layout::plain ? plain.get() : prepared.get(), layout, n_rows, n_cols, begin, end};
   }
 };
-
-/// fn.operator()<F>(format) for all formats.
-template <class Fn>
-void for_each_format(Fn fn) {
-  for (std::size_t f = 0; f < kFormats; ++f)
-    visit_format(static_cast<Format>(f), [&]<class F>() { fn.template operator()<F>(static_cast<Format>(f)); });
-}
 
 }  // namespace coli::test

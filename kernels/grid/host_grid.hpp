@@ -17,7 +17,9 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -134,17 +136,23 @@ struct Attendance {
   std::string divergence(std::uint32_t a, std::uint32_t b) const { return "divergent barrier: " + at(a) + ", " + at(b); }
 };
 
+/// A body without its type: one copy of the schedulers for all of them.
+struct AnyBody {
+  const void* body;
+  void (*call)(const void* body, BlockRun& run, std::uint32_t thread);
+  std::size_t shared_bytes;
+  std::string_view name;
+};
+
 /// Runs one block after another on fibers of the calling CPU thread.
 class FiberBlock final : public BlockRun {
  public:
-  using Call = void (*)(const void* body, BlockRun& run, std::uint32_t thread);
-
   explicit FiberBlock(FaultNote& faults) : faults_(faults) {}
 
   /// False where the system refuses the stacks.
-  [[nodiscard]] bool run(Call call, const void* body, std::uint64_t seed) {
+  [[nodiscard]] bool run(const AnyBody& body, std::uint64_t seed) {
     if (!fibers_.reserve(n_threads, &FiberBlock::live, this)) return false;
-    call_ = call, body_ = body;
+    body_ = &body;
     shuffler_ = Shuffler(seed);
     attendance_.reset(n_threads);
     results.assign(n_threads / kWarp + 1, {});
@@ -173,7 +181,7 @@ class FiberBlock final : public BlockRun {
   static void live(void* self, std::uint32_t thread) {
     auto& block = *static_cast<FiberBlock*>(self);
     for (;;) {  // one turn a block
-      block.call_(block.body_, block, thread);
+      block.body_->call(block.body_->body, block, thread);
       block.attendance_.places[thread].is_done = true;
       ++block.attendance_.n_done;
       block.leave(thread);
@@ -203,8 +211,7 @@ class FiberBlock final : public BlockRun {
   FaultNote& faults_;
   Fibers fibers_;
   Context home_;
-  Call call_ = nullptr;
-  const void* body_ = nullptr;
+  const AnyBody* body_ = nullptr;
   Shuffler shuffler_{0};
   Attendance attendance_;
   std::vector<std::uint32_t> ready_;
@@ -255,17 +262,16 @@ class ThreadBlock final : public BlockRun {
   bool is_stuck_ = false;
 };
 
-/// A block's shared memory, aligned for the widest load, every byte 0xFF: NaN in any float.
-template <class Shared>
-struct Poisoned {
-  static_assert(std::is_trivially_destructible_v<Shared>);
-  alignas(128) std::byte bytes[sizeof(Shared)];
-
-  Shared* fresh() {
-    std::memset(bytes, 0xFF, sizeof(bytes));
-    return reinterpret_cast<Shared*>(bytes);
-  }
+/// A block's shared memory, every byte 0xFF: NaN in any float.
+struct alignas(128) SharedLine {
+  std::byte bytes[128];
 };
+using SharedMemory = std::vector<SharedLine>;
+inline std::byte* poisoned(SharedMemory& memory, std::size_t bytes) {
+  memory.resize((bytes + sizeof(SharedLine) - 1) / sizeof(SharedLine));
+  std::memset(memory.data(), 0xFF, memory.size() * sizeof(SharedLine));
+  return memory.front().bytes;
+}
 
 }  // namespace host
 
@@ -280,50 +286,52 @@ class HostGrid {
   /// Runs `body` for every thread of the shape. Errors: internal, naming the body: a rule of thread.hpp is broken.
   template <Body B>
   Result<void> launch(const B& body, LaunchShape shape) {
-    const std::uint64_t n_blocks = std::uint64_t{shape.blocks_x} * shape.blocks_y;
-    if (shape.threads == 0 || shape.threads % kWarp != 0 || shape.threads > kMostThreads)
-      return broken<B>("a block of " + std::to_string(shape.threads) + " threads; whole warps of " + std::to_string(kWarp) + ", at most " + std::to_string(kMostThreads));
-    if (n_blocks > UINT32_MAX) return broken<B>(std::to_string(n_blocks) + " blocks are too many");
-    if (options_.scheduler == Scheduler::threads) run_on_threads(body, shape, static_cast<std::uint32_t>(n_blocks));
-    else run_on_fibers(body, shape, static_cast<std::uint32_t>(n_blocks));
-    if (auto race = log_.judge()) faults_.set(std::move(*race));
-    if (auto fault = faults_.take()) return broken<B>(std::move(*fault));
-    return {};
+    static_assert(std::is_trivially_copyable_v<B> && std::is_trivially_destructible_v<typename B::Shared>);
+    return launch({&body, &call<B>, sizeof(typename B::Shared), B::name.view()}, shape);
   }
 
  private:
   static constexpr std::uint32_t kMostThreads = 1024;
 
   template <class B>
-  static Error broken(std::string what) {
-    return Error{Errc::internal, std::move(what), "kernel " + std::string(B::name.view())};
-  }
-  template <class B>
   static void call(const void* body, host::BlockRun& run, std::uint32_t thread) {
     host::HostThread t(run, thread);
     (*static_cast<const B*>(body))(t, *reinterpret_cast<typename B::Shared*>(run.shared));
   }
-  void describe(host::BlockRun& run, std::uint32_t block, const LaunchShape& shape, void* shared, std::size_t shared_bytes) const {
+
+  Result<void> launch(const host::AnyBody& body, const LaunchShape& shape) {
+    const auto broken = [&](std::string what) { return Error{Errc::internal, std::move(what), "kernel " + std::string(body.name)}; };
+    const std::uint64_t n_blocks = std::uint64_t{shape.blocks_x} * shape.blocks_y;
+    if (shape.threads == 0 || shape.threads % kWarp != 0 || shape.threads > kMostThreads)
+      return broken("a block of " + std::to_string(shape.threads) + " threads; whole warps of " + std::to_string(kWarp) + ", at most " + std::to_string(kMostThreads));
+    if (n_blocks > UINT32_MAX) return broken(std::to_string(n_blocks) + " blocks are too many");
+    if (options_.scheduler == Scheduler::threads) run_on_threads(body, shape, static_cast<std::uint32_t>(n_blocks));
+    else run_on_fibers(body, shape, static_cast<std::uint32_t>(n_blocks));
+    if (auto race = log_.judge(); race) faults_.set(std::move(*race));
+    if (auto fault = faults_.take()) return broken(std::move(*fault));
+    return {};
+  }
+
+  void describe(host::BlockRun& run, std::uint32_t block, const LaunchShape& shape, host::SharedMemory& shared, std::size_t shared_bytes) const {
     run.index = {block % shape.blocks_x, block / shape.blocks_x}, run.number = block;
     run.n_threads = shape.threads;
-    run.shared = static_cast<std::byte*>(shared), run.shared_bytes = shared_bytes;
+    run.shared = host::poisoned(shared, shared_bytes), run.shared_bytes = shared_bytes;
     run.deposits.resize(shape.threads);
     run.planted = options_.planted;
   }
 
-  template <class B>
-  void run_on_fibers(const B& body, const LaunchShape& shape, std::uint32_t n_blocks) {
+  void run_on_fibers(const host::AnyBody& body, const LaunchShape& shape, std::uint32_t n_blocks) {
     order_.resize(n_blocks);
     std::iota(order_.begin(), order_.end(), 0U);
     host::Shuffler(++seed_).shuffle(order_.data(), n_blocks);
+    while (workers_.size() < (options_.check_races ? 1 : pool_->n_workers())) workers_.push_back(std::make_unique<Worker>(faults_));
     const auto run = [&](std::size_t task, unsigned worker) {
-      host::Poisoned<typename B::Shared> shared;
-      host::FiberBlock& block = *workers_[worker];
-      describe(block, order_[task], shape, shared.fresh(), sizeof(typename B::Shared));
+      auto& [block, shared] = *workers_[worker];
+      describe(block, order_[task], shape, shared, body.shared_bytes);
       block.log = options_.check_races ? &log_ : nullptr;
-      if (!block.run(&call<B>, &body, seed_ ^ (std::uint64_t{order_[task]} << 32))) faults_.set("the system refused the stacks of a block");
+      if (options_.check_races) block.is_written.assign(body.shared_bytes, false);
+      if (!block.run(body, seed_ ^ (std::uint64_t{order_[task]} << 32))) faults_.set("the system refused the stacks of a block");
     };
-    while (workers_.size() < (options_.check_races ? 1 : pool_->n_workers())) workers_.push_back(std::make_unique<host::FiberBlock>(faults_));
     if (options_.check_races || n_blocks == 1) {
       for (std::uint32_t task = 0; task < n_blocks; ++task) run(task, 0);
     } else {
@@ -332,35 +340,40 @@ class HostGrid {
   }
 
   /// Blocks side by side, as many as make kMostThreads threads.
-  template <class B>
-  void run_on_threads(const B& body, const LaunchShape& shape, std::uint32_t n_blocks) {
+  void run_on_threads(const host::AnyBody& body, const LaunchShape& shape, std::uint32_t n_blocks) {
     const std::uint32_t together = std::max(kMostThreads / shape.threads, 1U);
     for (std::uint32_t first = 0; first < n_blocks; first += together) {
       const std::uint32_t n = std::min(together, n_blocks - first);
       std::vector<std::unique_ptr<host::ThreadBlock>> blocks;
-      std::vector<host::Poisoned<typename B::Shared>> shared(n);
+      std::vector<host::SharedMemory> shared(n);
       for (std::uint32_t b = 0; b < n; ++b) {
         auto& block = *blocks.emplace_back(std::make_unique<host::ThreadBlock>(faults_));
-        describe(block, first + b, shape, shared[b].fresh(), sizeof(typename B::Shared));
+        describe(block, first + b, shape, shared[b], body.shared_bytes);
         block.start(shape.threads);
       }
       std::vector<std::thread> threads;
       for (std::uint32_t i = 0; i < n * shape.threads; ++i)
         threads.emplace_back([&, i] {
           host::ThreadBlock& block = *blocks[i / shape.threads];
-          call<B>(&body, block, i % shape.threads);
+          body.call(body.body, block, i % shape.threads);
           block.done(i % shape.threads);
         });
       for (std::thread& t : threads) t.join();
     }
   }
 
+  struct Worker {
+    explicit Worker(host::FaultNote& faults) : block(faults) {}
+    host::FiberBlock block;
+    host::SharedMemory shared;
+  };
+
   ThreadPool* pool_;
   GridOptions options_;
   std::uint64_t seed_;
   host::FaultNote faults_;
   host::AccessLog log_;
-  std::vector<std::unique_ptr<host::FiberBlock>> workers_;
+  std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<std::uint32_t> order_;
 };
 

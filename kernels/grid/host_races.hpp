@@ -4,7 +4,7 @@
 // A log of every load and store of one launch, judged at its end. Two accesses of which one is a store are ordered if
 // their threads are of one block and passed a different number of its barriers, or of one warp and passed a different
 // number of its sync_warp; else they race, on a device, whatever happened here. Threads of different blocks are never
-// ordered. Shared memory that is read must have been written before.
+// ordered.
 #pragma once
 
 #include <algorithm>
@@ -46,10 +46,7 @@ class AccessLog {
     for (const Access& a : accesses_) {
       for (std::size_t i = 0; i < a.bytes && !found; ++i) {
         const auto there = stores.find({a.space, a.at + i});
-        if (there == stores.end()) {
-          if (a.space != 0 && !a.is_store) found = who(a.who) + " reads shared memory that nobody has written (line " + std::to_string(a.who.line) + ")";
-          continue;
-        }
+        if (there == stores.end()) continue;
         for (const Access* store : there->second)
           if (!ordered(a.who, store->who)) {
             found = who(a.who) + (a.is_store ? " writes (line " : " reads (line ") + std::to_string(a.who.line) + ") what " + who(store->who) +

@@ -55,7 +55,8 @@ class BlockRun {
     alignas(16) std::byte bytes[kDepositBytes];
   };
   std::vector<Result> results;  // by warp, then the block's; empty: everybody computes
-  AccessLog* log = nullptr;  // null: not asked for
+  AccessLog* log = nullptr;      // null: not asked for
+  std::vector<bool> is_written;  // bytes of shared memory, where there is a log
   Planted planted = Planted::nothing;
 };
 
@@ -89,15 +90,12 @@ class HostThread {
   }
   template <class V, std::uint32_t n>
   V load(const Array<V, n>& array, std::uint32_t i, Line line = __builtin_LINE()) {
-    if (!in_bounds(i, n, line)) return V{};
-    note_shared(&array.value[i], sizeof(V), false, line);
+    if (!in_bounds(i, n, line) || !note_shared(&array.value[i], sizeof(V), false, line)) return V{};
     return array.value[i];
   }
   template <class V, std::uint32_t n>
   void store(Array<V, n>& array, std::uint32_t i, std::type_identity_t<V> value, Line line = __builtin_LINE()) {
-    if (!in_bounds(i, n, line)) return;
-    note_shared(&array.value[i], sizeof(V), true, line);
-    array.value[i] = value;
+    if (in_bounds(i, n, line) && note_shared(&array.value[i], sizeof(V), true, line)) array.value[i] = value;
   }
   /// The copy happens in wait_async and no earlier, so that a body that forgets to wait reads poison.
   template <class V, std::uint32_t n>
@@ -109,10 +107,8 @@ class HostThread {
   }
   void wait_async() {
     if (run_.planted == Planted::no_wait) return;
-    for (const Copy& c : pending_) {
-      note_shared(c.to, c.bytes, true, c.line);
-      std::memcpy(c.to, c.from, c.bytes);
-    }
+    for (const Copy& c : pending_)
+      if (note_shared(c.to, c.bytes, true, c.line)) std::memcpy(c.to, c.from, c.bytes);
     pending_.clear();
   }
 
@@ -174,31 +170,47 @@ class HostThread {
     Line line;
   };
 
-  Moment now(Line line) const { return {run_.number, thread_, block_epoch_, warp_epoch_, line}; }
+  // What is rare, or large, is compiled once and not into every body.
   void note(std::uint32_t space, std::uintptr_t at, std::size_t bytes, bool is_store, Line line) {
-    if (run_.log != nullptr) run_.log->add(space, at, bytes, is_store, now(line));
+    if (run_.log != nullptr) log(space, at, bytes, is_store, line);
   }
-  void note_shared(const void* at, std::size_t bytes, bool is_store, Line line) {
+  [[gnu::noinline, gnu::cold]] void log(std::uint32_t space, std::uintptr_t at, std::size_t bytes, bool is_store, Line line) {
+    run_.log->add(space, at, bytes, is_store, {run_.number, thread_, block_epoch_, warp_epoch_, line});
+  }
+  /// May the access go on?
+  [[gnu::noinline]] bool note_shared(const void* at, std::size_t bytes, bool is_store, Line line) {
     const auto* byte = static_cast<const std::byte*>(at);
     if (std::less<>{}(byte, run_.shared) || !std::less<>{}(byte, run_.shared + run_.shared_bytes)) {
-      run_.fault(where(line) + ": an Array that is not the block's shared memory");
-      return;
+      fault("an Array that is not the block's shared memory", line);
+      return false;
     }
-    note(1 + run_.number, static_cast<std::uintptr_t>(byte - run_.shared), bytes, is_store, line);
+    if (run_.log == nullptr) return true;
+    const auto offset = static_cast<std::size_t>(byte - run_.shared);
+    for (std::size_t i = offset; i < offset + bytes; ++i) {
+      if (is_store) run_.is_written[i] = true;
+      else if (!run_.is_written[i]) {
+        fault("reads shared memory that nobody has written", line);
+        return false;
+      }
+    }
+    log(1 + run_.number, offset, bytes, is_store, line);
+    return true;
   }
-  std::string where(Line line) const {
-    return "thread " + std::to_string(thread_) + " of block " + std::to_string(run_.number) + " (line " + std::to_string(line) + ")";
+  [[gnu::noinline, gnu::cold]] void fault(std::string what, Line line) {
+    run_.fault("thread " + std::to_string(thread_) + " of block " + std::to_string(run_.number) + " (line " + std::to_string(line) + "): " + std::move(what));
   }
-  bool in_bounds(std::uint32_t i, std::uint32_t n, Line line) {
-    if (i < n) return true;
-    run_.fault(where(line) + ": shared access out of bounds: element " + std::to_string(i) + " of " + std::to_string(n));
+  [[gnu::noinline, gnu::cold]] bool out_of_bounds(std::uint32_t i, std::uint32_t n, Line line) {
+    fault("shared access out of bounds: element " + std::to_string(i) + " of " + std::to_string(n), line);
     return false;
   }
+  [[gnu::noinline, gnu::cold]] bool misaligned(std::size_t bytes, std::size_t alignment, Line line) {
+    fault("an access of " + std::to_string(bytes) + " bytes at an address that is no multiple of " + std::to_string(alignment), line);
+    return false;
+  }
+  bool in_bounds(std::uint32_t i, std::uint32_t n, Line line) { return i < n || out_of_bounds(i, n, line); }
   template <class V>
   bool aligned(const V* at, Line line) {
-    if (reinterpret_cast<std::uintptr_t>(at) % alignof(V) == 0) return true;
-    run_.fault(where(line) + ": an access of " + std::to_string(sizeof(V)) + " bytes at an address that is no multiple of " + std::to_string(alignof(V)));
-    return false;
+    return reinterpret_cast<std::uintptr_t>(at) % alignof(V) == 0 || misaligned(sizeof(V), alignof(V), line);
   }
 
   void pass_block_barrier() { ++block_epoch_, warp_epoch_ = 0; }

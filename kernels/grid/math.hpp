@@ -9,6 +9,8 @@
 
 namespace coli::grid {
 
+inline constexpr float kInfinity = std::bit_cast<float>(0x7F80'0000u);
+
 /// e^x: x = n ln2 + r, n the nearest whole number; e^r by its Taylor polynomial of degree 7 (remainder below 2^-27 for
 /// |r| <= ln2 / 2), by Horner's rule; n goes into the exponent. Relative error below 2^-22 (kExpError in tests).
 /// 0 below the smallest normal result, infinity above the largest float, NaN stays NaN.
@@ -20,7 +22,7 @@ COLI_DEVICE float exp(const T& t, float x) {
   constexpr float kLeast = -0x1.5d589ep+6f, kMost = 0x1.62e42ep+6f;
   constexpr float kToInteger = 0x1.8p+23f;        // adding it leaves the nearest whole number in the low bits
   if (!(x >= kLeast)) return x != x ? x : 0.0f;
-  if (x > kMost) return std::bit_cast<float>(0x7F80'0000u);
+  if (x > kMost) return kInfinity;
   const float shifted = t.fma(x, kLog2E, kToInteger);
   const float n = shifted - kToInteger;
   const float r = t.fma(n, kNegLn2Low, t.fma(n, kNegLn2High, x));

@@ -3,13 +3,14 @@
 //
 // One block a row. A thread sums the squares of every n_threads-th value in fused steps, the block reduces; then
 //   y[i] = (x[i] * inverse) * weight[i],  inverse = 1 / sqrt(squares / n + epsilon)
-// The order depends on the row's length alone (shape() fixes the block), never on the number of rows.
+// and, where it is wanted, writes y in 8 bits too. The order depends on the row's length alone (shape() fixes the block), never on the number of rows.
 // |y - exact| <= gamma(dim / n_threads + log2(n_threads) + 8) |exact|: every rounding is relative to a sum of squares.
 #pragma once
 
 #include <cstdint>
 
 #include "coli/core/fixed_name.hpp"
+#include "coli/kernels/grid/q8.hpp"
 #include "coli/kernels/grid/thread.hpp"
 
 namespace coli::grid {
@@ -23,6 +24,7 @@ struct RmsNorm {
   float* out;           // [n_rows, dim]; may be x
   std::uint32_t dim;
   float epsilon;
+  Q8Rows q8{};          // dim a multiple of 32; null quants: not wanted
 
   /// A warp for heads, more for rows of the residual stream.
   static constexpr LaunchShape shape(std::uint32_t n_rows, std::uint32_t dim) {
@@ -39,8 +41,11 @@ struct RmsNorm {
     }
     squares = t.reduce_block(squares, Plus{});
     const float inverse = 1.0f / t.sqrt(squares / static_cast<float>(dim) + epsilon);
-    for (std::uint32_t i = t.thread(); i < dim; i += t.n_threads())
-      t.store(out + row + i, t.load(x + row + i) * inverse * t.load(weight + i));
+    for (std::uint32_t i = t.thread(); i < dim; i += t.n_threads()) {
+      const float value = t.load(x + row + i) * inverse * t.load(weight + i);
+      t.store(out + row + i, value);
+      if (q8.quants != nullptr) quantise_lane(t, value, q8, t.block().x, i);  // whole warps
+    }
   }
 };
 

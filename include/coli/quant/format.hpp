@@ -65,7 +65,7 @@ constexpr decltype(auto) visit_format(Format tag, Fn&& f) {
 inline constexpr std::size_t kFormats = 14;
 
 constexpr std::string_view name_of(Format tag) {
-  return visit_format(tag, []<class F>() { return F::name.view(); });
+  return visit_format(tag, [&]<class F>() { return F::name.view(); });  // [&]: nvcc warns about one that could be a function pointer
 }
 
 /// The format with this name ("Q4_K"), as GGUF's type table spells it; nothing for types that have no header here.
