@@ -26,6 +26,7 @@ void ModelOptions::add_to(CLI::App& command, bool model_required) {
   command.add_option("--memory", memory, "bytes that the process may hold, with K, M or G (powers of 1024); default: what this machine has; experts that don't fit are streamed");
   std::vector<std::string> stores(coli::kStoreKindNames.begin(), coli::kStoreKindNames.end());
   command.add_option("--store", store, "how experts are read: io_uring, pread workers, a mapping, or all in memory")->check(CLI::IsMember(stores))->capture_default_str();
+  command.add_option("--evict", evict, "eviction policy, where the profile holds several; cpu: expected-use (default), lru, lfu-decay, s3-fifo, sieve");
   command.add_option("--prefetch", prefetch, "experts of the next layer to guess and read while the disk is idle; 0 is none")->check(CLI::Range(0U, 1024U))->capture_default_str();
   command.add_flag("--unbounded", unbounded, "with --store mmap: pages of the mapping are not counted against --memory");
   command.add_flag("--quiet", quiet, "no notes and no summary on standard error");
@@ -37,6 +38,7 @@ coli::Result<coli::EngineOptions> ModelOptions::engine_options() const {
   options.threads = threads.value_or(0);
   options.chunk = chunk;
   options.prefetch = prefetch;
+  options.evict = evict;
   options.store.kind = coli::parse_store_kind(store).value_or(coli::StoreKind::best);
   if (unbounded && options.store.kind != coli::StoreKind::mmap) return coli::Error{coli::Errc::usage, "belongs to --store mmap", "--unbounded"};
   if (memory && options.store.kind == coli::StoreKind::mmap && !unbounded)

@@ -62,9 +62,12 @@ class engine {
   const Accountant& memory() const noexcept { return model_->accountant; }
   EngineStats stats(bool per_layer = false) const {
     EngineStats stats = model_->stats;
-    if (const auto* cache = model_->experts->cache_or_null()) stats.cache = cache->stats(per_layer);
+    stats.policy = "none";
+    if (const auto* cache = model_->experts->cache_or_null()) {
+      stats.cache = cache->stats(per_layer);
+      stats.policy = cache->policy_name();
+    }
     stats.slots = model_->experts->n_slots();
-    stats.policy = P::Eviction::name.view();
     stats.store = model_->experts->store_name();
     return stats;
   }

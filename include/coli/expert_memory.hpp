@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,26 @@ inline Result<ExpertIndex> index_experts(const gguf::ModelFile& file, const Mode
     if (t.is_moe()) layer = ExpertStacks{{stack(t.gate), stack(t.up), stack(t.down)}};
   }
   return ExpertIndex::make(std::move(files), n_experts, std::move(layers));
+}
+
+/// May this profile's experts be evicted by the policy called `evict`, from a store of this kind? Errors: usage, with
+/// what there is; also where nothing would ever be evicted.
+template <EvictionPolicy E>
+Result<void> check_eviction_choice(std::string_view evict, std::string_view profile, StoreKind store) {
+  if (evict.empty()) return {};
+  const std::string wanted = "'" + std::string(evict) + "'";
+  if constexpr (ChosenByName<E>) {
+    if (std::find(E::names().begin(), E::names().end(), evict) == E::names().end()) {
+      std::string message = "there is no eviction policy " + wanted + " in the profile '" + std::string(profile) + "'; it holds";
+      for (const std::string_view name : E::names()) (message += name == E::names().front() ? " " : ", ") += name;
+      return Error{Errc::usage, message, "--evict"};
+    }
+  } else {
+    return Error{Errc::usage, wanted + " can't be chosen: the profile '" + std::string(profile) + "' has one eviction policy, " + std::string(E::name.view()), "--evict"};
+  }
+  if (store == StoreKind::memory || store == StoreKind::mmap)
+    return Error{Errc::usage, wanted + " would never act: nothing is evicted with --store " + std::string(name_of(store)), "--evict"};
+  return {};
 }
 
 /// Owns index, store and cache. Slots hold weights in the kernels' layout: filling one is a read and a `prepare`.
@@ -83,11 +104,15 @@ class ExpertMemory {
   }
 
   /// Takes slots worth `budget` (at least least_slot_bytes()); where that is all of them, fills them all with
-  /// `n_threads` threads. Errors: over_budget, io.
-  Result<void> allocate(Accountant& accountant, Bytes budget, unsigned n_threads) {
+  /// `n_threads` threads. `evict`: see check_eviction_choice. Errors: over_budget, io.
+  Result<void> allocate(Accountant& accountant, Bytes budget, unsigned n_threads, std::string_view evict = {}) {
     if (!has_experts()) return {};
     COLI_TRY(plan, plan_slots(geometry_, zero_copy_ ? least_slots(geometry_).bytes : budget));
-    COLI_TRY(cache, Cache::open(accountant, *store_, geometry_, plan, filler_, CacheOptions{.staging_buffers = 0, .zero_copy = zero_copy_}));
+    const auto make_policy = [&](EvictionShape shape, std::uint32_t) {
+      if constexpr (ChosenByName<E>) return evict.empty() ? E(shape) : E(shape, evict);
+      else return E(shape);
+    };
+    COLI_TRY(cache, Cache::open(accountant, *store_, geometry_, plan, filler_, CacheOptions{.staging_buffers = 0, .zero_copy = zero_copy_}, make_policy));
     cache_ = std::move(cache);
     n_slots_ = plan.total();
     return plan.all_resident(geometry_) ? cache_->fill_all(n_threads) : Result<void>{};

@@ -119,6 +119,8 @@ struct LoadedModel {
     if (wanted > h.context)
       return Error{Errc::usage, std::to_string(wanted) + " positions; the model was trained for " + std::to_string(h.context), "--ctx"};
     context_ = wanted;
+    COLI_CHECK(check_eviction_choice<typename P::Eviction>(options.evict, P::name.view(), options.store.kind));
+    evict_ = options.evict;
     constexpr std::uint32_t kDefaultChunk = 512;
     chunk = std::clamp(options.chunk.value_or(kDefaultChunk), 1U, wanted);
     return {};
@@ -199,7 +201,7 @@ struct LoadedModel {
     COLI_TRY(loaded, Trunk::load(accountant, tensors, sources, backend));
     trunk = std::move(loaded);
     describe_experts();
-    return experts->allocate(accountant, slot_budget_, backend.n_threads());
+    return experts->allocate(accountant, slot_budget_, backend.n_threads(), evict_);
   }
 
   void describe_experts() {
@@ -231,6 +233,7 @@ struct LoadedModel {
   static constexpr std::uint64_t kSlack = 4 * kMiB;  // page rounding, stacks, what the allocator keeps
 
   std::uint32_t context_ = 0;
+  std::string evict_;
   Bytes slot_budget_{};
 };
 

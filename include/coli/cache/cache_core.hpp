@@ -190,7 +190,7 @@ class CacheCore {
     }
     const Evictable may_go{size_class.pinned.data()};
     std::optional<SlotId> victim = size_class.policy.victim(may_go, incoming);
-    if (!victim || !may_go(*victim)) {  // a policy that breaks its law must not break a lease
+    if (!victim || victim->value >= size_class.pinned.size() || !may_go(*victim)) {  // it must not break a lease
       for (std::uint32_t i = 0; i < size_class.pinned.size(); ++i) {
         if (size_class.pinned[i] == 0) victim = SlotId{i};
       }

@@ -185,7 +185,10 @@ class ExpertCache {
   }
 
   const CacheGeometry& geometry() const noexcept { return core_.geometry(); }
-  static constexpr std::string_view policy_name() noexcept { return E::name.view(); }
+  std::string_view policy_name() const noexcept {
+    if constexpr (ChosenByName<E>) return core_.policy(0).chosen();
+    else return E::name.view();
+  }
   static constexpr std::string_view store_name() noexcept { return S::name.view(); }
 
   /// The slots' memory: what a bandwidth measurement may read.

@@ -5,6 +5,8 @@
 #include <concepts>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string_view>
 
 #include "coli/contracts/names_itself.hpp"
 #include "coli/core/ids.hpp"
@@ -60,6 +62,13 @@ concept ObservesTick = requires(P p) {
 template <class P>
 concept EvictionPolicy = NamesItself<P> && std::constructible_from<P, EvictionShape> && ObservesFill<P> &&
                          ObservesHit<P> && ObservesErase<P> && ChoosesVictim<P> && Resets<P>;
+
+/// Optional: several policies in one type, of which a name chooses when it is made (cache/eviction/one_of.hpp).
+template <class P>
+concept ChosenByName = EvictionPolicy<P> && std::constructible_from<P, EvictionShape, std::string_view> && requires(const P p) {
+  { P::names() } -> std::same_as<std::span<const std::string_view>>;  // the first is what runs where none is asked for
+  { p.chosen() } noexcept -> std::same_as<std::string_view>;
+};
 
 template <class P>
 consteval bool require_eviction_policy() {

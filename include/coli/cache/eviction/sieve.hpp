@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SIEVE: a hand walks a queue from old to new, spares what was used since it last came by, and takes the first that wasn't.
+// SIEVE: a hand walks a queue from old to new, spares what was used since it last came by, and takes the first that
+// wasn't.
 //
 // Survivors keep their place (in CLOCK they would move to the new end), so new experts are sifted quickly. The one
 // deviation from the published algorithm: a pinned slot is stepped over and keeps its mark. O(1) amortised.

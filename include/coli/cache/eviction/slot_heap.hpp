@@ -53,8 +53,10 @@ class SlotHeap {
       std::pop_heap(heap_.begin(), heap_.end(), later);
       heap_.pop_back();
       if (!live) continue;
-      if (top.rank == state.rank) aside_.push_back(top.slot);  // pinned
-      else list(top.slot);
+      if (top.rank == state.rank)
+        aside_.push_back(top.slot);  // pinned
+      else
+        list(top.slot);
     }
     for (const std::uint32_t slot : aside_) list(slot);
     return found;
