@@ -85,6 +85,9 @@ class engine {
   unsigned threads() const noexcept { return model_->backend.n_threads(); }
   std::uint32_t context() const noexcept { return model_->kv.shape().capacity; }
   EngineObserver& observer() noexcept { return model_->observer; }
+  /// What chooses the experts, and where their bytes come from: of use where the profile names its own.
+  RoutesOf<P>& routes() noexcept { return model_->routes; }
+  StoreOf<P>& store() noexcept { return model_->experts->store(); }
 
   /// The model's tokenizer. Errors: bad_input, where the file has none or one that is not supported: ids still work.
   Result<const Tokenizer*> tokenizer() const { return model_->tokenizer_or_error(); }
@@ -202,7 +205,7 @@ class engine {
       const TrunkLayer& layer = m.trunk.layers[l];
       attention_block(m.backend, h, layer, l, m.kv, first, n, s);
       if (layer.is_moe()) {
-        COLI_CHECK(moe_block(m.backend, m.experts->cache(), m.moe_layers[l], n,
+        COLI_CHECK(moe_block(m.backend, m.experts->cache(), m.routes, m.moe_layers[l], first, n,
                              {s.hidden, s.normed, s.router, s.expert_rows, s.foresight, &m.routing, &m.batches, &m.cancelled}, m.foresight_after(l)));
         if (m.observer.on_routing) m.observer.on_routing(LayerId{l}, first, m.routing);
       } else {

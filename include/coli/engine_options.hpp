@@ -27,6 +27,7 @@ struct EngineOptions {
   std::optional<std::uint32_t> chunk{};  // tokens of one prefill pass: speed and scratch, never bits; otherwise at most 512
   std::optional<Bytes> memory{};         // covers everything the process holds; otherwise every expert is resident
   std::uint32_t prefetch = 0;            // experts of the next layer to guess and read ahead while the disk is idle; 0: none
+  std::optional<Bytes> expert_bytes{};   // at most so many bytes of expert slots (but the least); otherwise what memory leaves
   std::string evict{};                   // which of the profile's eviction policies; empty: its first
   StoreOptions store{};                  // how experts are read; StoreKind::memory: all resident, or over_budget
 };

@@ -60,10 +60,10 @@ Result<void> check_eviction_choice(std::string_view evict, std::string_view prof
 
 /// Owns index, store and cache. Slots hold weights in the kernels' layout: filling one is a read and a `prepare`.
 /// A resident run is the same cache with a slot for every expert, filled at the start.
-template <EvictionPolicy E>
+template <EvictionPolicy E, ExpertStore S = AnyStore>
 class ExpertMemory {
  public:
-  using Cache = ExpertCache<E, AnyStore>;
+  using Cache = ExpertCache<E, S>;
 
   /// Opens the store: from here on the sizes below are known. Errors: io, bad_input, unavailable (the store asked for).
   /// `kernels` and `tensors` must outlive it.
@@ -74,7 +74,7 @@ class ExpertMemory {
     COLI_TRY(index, index_experts(file, tensors, h.n_experts));
     memory->index_ = std::move(index);
     if (std::none_of(tensors.layers.begin(), tensors.layers.end(), [](const LayerTensors& t) { return t.is_moe(); })) return memory;
-    COLI_TRY(store, AnyStore::open(memory->index_, options));
+    COLI_TRY(store, S::open(memory->index_, options));
     memory->store_ = std::move(store);
     COLI_TRY(geometry, geometry_of(memory->index_, h.top_k));
     memory->geometry_ = std::move(geometry);
@@ -122,13 +122,15 @@ class ExpertMemory {
   Cache& cache() noexcept { return *cache_; }
   const Cache* cache_or_null() const noexcept { return cache_.get(); }
   std::uint64_t n_slots() const noexcept { return n_slots_; }
+  /// Requires a model with experts.
+  S& store() noexcept { return *store_; }
   std::string_view store_name() const { return has_experts() ? store_->rung() : std::string_view("none"); }
   const ExpertIndex& index() const noexcept { return index_; }
 
  private:
   ExpertIndex index_;
   CacheGeometry geometry_;
-  std::unique_ptr<AnyStore> store_;
+  std::unique_ptr<S> store_;
   bool zero_copy_ = false;
   Layout layout_ = Layout::plain;
   SlotFiller filler_;

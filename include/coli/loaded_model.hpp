@@ -93,7 +93,8 @@ struct LoadedModel {
 
   Trunk trunk;
   std::vector<MoeLayer> moe_layers;  // by layer; dense layers have an empty entry
-  std::unique_ptr<ExpertMemory<typename P::Eviction>> experts;
+  std::unique_ptr<ExpertMemory<typename P::Eviction, StoreOf<P>>> experts;
+  RoutesOf<P> routes;
 
   std::vector<TokenId> tokens;  // what the KV cache holds
   std::atomic<bool> cancelled{false};
@@ -163,6 +164,7 @@ struct LoadedModel {
       COLI_TRY(budget, bill.slots_under(*options.memory));
       slot_budget_ = budget;
     }
+    if (options.expert_bytes) slot_budget_ = std::clamp(*options.expert_bytes, bill.least_slots, slot_budget_);
     // A model that is read once, whole, may find parts of itself in the page cache.
     const bool reads_files = options.store.kind == StoreKind::best || options.store.kind == StoreKind::memory;
     if (reads_files && slot_budget_ == bill.all_slots) COLI_CHECK(connect_experts(options.store, true));
@@ -181,7 +183,7 @@ struct LoadedModel {
     if (store.kind == StoreKind::memory && !in_memory) store.kind = StoreKind::best;  // resident slots, filled from the file
     store.read_once = read_once;
     experts.reset();
-    COLI_TRY(connected, ExpertMemory<typename P::Eviction>::connect(file, tensors, hyperparams, backend.kernels(), store));
+    COLI_TRY(connected, ExpertMemory<typename P::Eviction, StoreOf<P>>::connect(file, tensors, hyperparams, backend.kernels(), store));
     experts = std::move(connected);
     return {};
   }

@@ -10,7 +10,9 @@
 #include "coli/contracts/eviction_policy.hpp"
 #include "coli/contracts/names_itself.hpp"
 #include "coli/core/fixed_name.hpp"
+#include "coli/moe/moe_block.hpp"
 #include "coli/quant/format.hpp"
+#include "coli/store/any_store.hpp"
 
 namespace coli {
 
@@ -34,5 +36,31 @@ concept Profile = NamesItself<P> && requires {
   typename P::Eviction;
   { P::kKvFormat } -> std::convertible_to<KvFormat>;
 };
+
+/// Optional members of a profile: `Routes` (see OwnRoutes) and `Store` (opened as AnyStore is). Tests and benchmarks put
+/// their own here; what ships has neither.
+template <class P>
+struct RoutesOfProfile {
+  using type = OwnRoutes;
+};
+template <class P>
+  requires requires { typename P::Routes; }
+struct RoutesOfProfile<P> {
+  using type = typename P::Routes;
+};
+template <class P>
+using RoutesOf = typename RoutesOfProfile<P>::type;
+
+template <class P>
+struct StoreOfProfile {
+  using type = AnyStore;
+};
+template <class P>
+  requires requires { typename P::Store; }
+struct StoreOfProfile<P> {
+  using type = typename P::Store;
+};
+template <class P>
+using StoreOf = typename StoreOfProfile<P>::type;
 
 }  // namespace coli

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -27,6 +28,16 @@ struct MoeLayer {
   Matrix router;                // [n_experts, hidden]
   ExpertMatrices expert;
   RouterRules rules;
+};
+
+/// Who chooses a layer's experts? The model's own router. Another source is a type of the same shape that a profile names
+/// (`using Routes = ...`): one that replays a recorded trace, for example, where weights are random.
+struct OwnRoutes {
+  /// Chooses for n tokens at positions first.. from the router's logits [n, n_experts]. Returns the first token whose
+  /// logits are not finite, if any.
+  std::optional<std::uint32_t> choose(const MoeLayer& layer, std::uint32_t /*first*/, std::uint32_t n, const float* logits, Routing& routing) {
+    return route(layer.rules, logits, n, routing);
+  }
 };
 
 /// Views into the pass's scratch.
@@ -61,14 +72,15 @@ void foresee(Backend& backend, Cache& cache, const MoeForesight& foresight, std:
   if (!route(rules, s.router, 1, *foresight.routing)) cache.prefetch(next.id, foresight.routing->ids_of(0));
 }
 
-/// Runs the block for n tokens. A batch that touches more experts than the cache may lease at once goes in waves, so
+/// Runs the block for n tokens at positions first.. . A batch that touches more experts than the cache may lease at once goes in waves, so
 /// that each expert is read at most once a pass.
 /// Errors: internal, naming the layer, where a router logit is not finite; whatever the cache reports.
-template <class Backend, class Cache>
-Result<void> moe_block(Backend& backend, Cache& cache, const MoeLayer& layer, std::uint32_t n, const MoeScratch& s, const MoeForesight& foresight = {}) {
+template <class Backend, class Cache, class Routes>
+Result<void> moe_block(Backend& backend, Cache& cache, Routes& routes, const MoeLayer& layer, std::uint32_t first, std::uint32_t n, const MoeScratch& s,
+                       const MoeForesight& foresight = {}) {
   backend.rmsnorm(s.hidden, n, layer.hidden, layer.norm.data(), layer.norm_epsilon, s.normed);
   backend.matmul({{&layer.router, s.router}}, s.normed, n);
-  if (const auto token = route(layer.rules, s.router, n, *s.routing))
+  if (const auto token = routes.choose(layer, first, n, s.router, *s.routing))
     return Error{Errc::internal, "a router logit of token " + std::to_string(*token) + " of this pass is not finite", "layer " + std::to_string(layer.id.value)};
   s.batches->group(*s.routing, layer.rules.n_experts);
 

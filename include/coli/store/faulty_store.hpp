@@ -148,6 +148,12 @@ class FaultyStore {
   }
   void promote(ReadTicket ticket) { store_->promote(ticket); }
   StoreAlignment alignment() const noexcept { return store_->alignment(); }
+  /// For completions that come from now on; what was held back comes at once.
+  void set_faults(StoreFaults faults) {
+    const std::lock_guard lock(mutex_);
+    faults_ = faults;
+    for (Held& held : held_) held.due = Clock::now();
+  }
   void adopt(std::span<std::byte> region) requires AdoptsDestinations<S> { store_->adopt(region); }
 
  private:
