@@ -37,7 +37,7 @@ class HostDevice {
    public:
     Buffer(const std::vector<V>& values, std::size_t slack_bytes)
         : size_(values.size()), memory_(std::make_unique<conformance::Guarded<Bytes16>>((values.size() * sizeof(V) + slack_bytes + 15) / 16)) {
-      std::memcpy(static_cast<void*>(memory_->data()), values.data(), values.size() * sizeof(V));
+      if (!values.empty()) std::memcpy(static_cast<void*>(memory_->data()), values.data(), values.size() * sizeof(V));
     }
     V* get() const { return reinterpret_cast<V*>(memory_->data()); }
     std::size_t size() const { return size_; }

@@ -12,6 +12,7 @@
 // reach makes the output NaN. Splits past a token's last position return at once: a recorded launch serves all positions.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "coli/core/fixed_name.hpp"
@@ -85,18 +86,42 @@ struct AttendSplit {
   }
 
  private:
-  /// The scores of this thread's position: with all queries at once, each key read once.
+  struct alignas(16) Elements {
+    Element value[16 / sizeof(Element)];
+  };
+  static constexpr std::uint32_t kWide = 16 / sizeof(Element);  // elements of a wide load
+  static constexpr std::uint32_t kAhead = 4;                    // wide loads, or rows of values, under way at once
+
+  /// The scores of this thread's position, with all queries at once: each key is read once, in wide loads where rows are
+  /// whole ones.
   template <Thread T>
   COLI_DEVICE void score(T& t, Shared& shared, const Element* key, std::uint32_t n_queries, bool is_there) const {
     const std::uint32_t dim = layer.head_dim;
     float dot[kSplitQueries] = {};
-    for (std::uint32_t d = 0; is_there && d < dim; ++d) {
-      const float k = widen(t, t.load(key + d));
-      for (std::uint32_t q = 0; q < kSplitQueries; ++q)
+    const auto add = [&](std::uint32_t d, Element element) {
+      const float k = widen(t, element);
+      unroll<kSplitQueries>([&](auto q) {
         if (q < n_queries) dot[q] = t.fma(t.load(shared.queries, q * dim + d), k, dot[q]);
+      });
+    };
+    if (is_there && dim % kWide == 0) {
+      for (std::uint32_t d = 0; d < dim; d += kWide * kAhead) {
+        Bytes16 wide[kAhead];
+        unroll<kAhead>([&](auto i) {
+          if (d + i * kWide < dim) wide[i] = t.load(reinterpret_cast<const Bytes16*>(key + d) + i);
+        });
+        unroll<kAhead>([&](auto i) {
+          if (d + i * kWide >= dim) return;
+          const auto elements = std::bit_cast<Elements>(wide[i]);
+          unroll<kWide>([&](auto e) { add(d + i * kWide + e, elements.value[e]); });
+        });
+      }
+    } else if (is_there) {
+      for (std::uint32_t d = 0; d < dim; ++d) add(d, t.load(key + d));
     }
-    for (std::uint32_t q = 0; q < kSplitQueries; ++q)
+    unroll<kSplitQueries>([&](auto q) {
       if (q < n_queries) t.store(shared.weights, q * kSplit + t.thread(), is_there ? dot[q] * scale : -kInfinity);
+    });
   }
 
   /// Scores of one query to weights: a warp, four a lane.
@@ -125,13 +150,21 @@ struct AttendSplit {
   COLI_DEVICE void sum_values(T& t, Shared& shared, const Element* value, std::uint32_t n_queries, std::uint32_t n_here, std::size_t head, std::uint32_t split,
                               std::uint32_t d) const {
     float sum[kSplitQueries] = {};
-    for (std::uint32_t p = 0; p < n_here; ++p) {
-      const float v = widen(t, t.load(value + std::size_t{p} * layer.head_dim));
-      for (std::uint32_t q = 0; q < kSplitQueries; ++q)
-        if (q < n_queries) sum[q] = t.fma(t.load(shared.weights, q * kSplit + p), v, sum[q]);
+    for (std::uint32_t p = 0; p < n_here; p += kAhead) {
+      Element v[kAhead];
+      unroll<kAhead>([&](auto i) {
+        if (p + i < n_here) v[i] = t.load(value + std::size_t{p + i} * layer.head_dim);
+      });
+      unroll<kAhead>([&](auto i) {
+        if (p + i >= n_here) return;
+        unroll<kSplitQueries>([&](auto q) {
+          if (q < n_queries) sum[q] = t.fma(t.load(shared.weights, q * kSplit + p + i), widen(t, v[i]), sum[q]);
+        });
+      });
     }
-    for (std::uint32_t q = 0; q < kSplitQueries; ++q)
+    unroll<kSplitQueries>([&](auto q) {
       if (q < n_queries) t.store(partials.sums + ((head + q) * partials.n_splits + split) * layer.head_dim + d, sum[q]);
+    });
   }
 };
 

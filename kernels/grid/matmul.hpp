@@ -63,26 +63,29 @@ COLI_DEVICE void accumulate_q8(T& t, Accumulator<F, kLayout, kRows, kColumns>& a
   const std::uint32_t n_units = x.dim / std::uint32_t{F::kValuesPerBlock} * Unit<F>::kPerBlock;
   for (std::uint32_t first = t.lane(); first < n_units; first += kWarp * kAhead) {
     Unit<F> units[kAhead][kRows];
-    for (std::uint32_t i = 0; i < kAhead; ++i)
-      if (first + kWarp * i < n_units)
-        for (std::uint32_t r = 0; r < kRows; ++r) units[i][r].template load<kLayout>(t, a.row[r], first + kWarp * i);
-    for (std::uint32_t i = 0; i < kAhead; ++i) {
-      if (first + kWarp * i >= n_units) break;
-      for (std::uint32_t half = 0; half < Unit<F>::kHalves; ++half) {
-        const std::uint32_t at = Unit<F>::first(first + kWarp * i, half);
-        for (std::uint32_t c = 0; c < kColumns; ++c) {
+    unroll<kAhead>([&](auto i) {
+      if (first + kWarp * i < n_units) unroll<kRows>([&](auto r) { units[i][r].template load<kLayout>(t, a.row[r], first + kWarp * i); });
+    });
+    unroll<kAhead>([&](auto i) {
+      const std::uint32_t unit = first + kWarp * i;
+      if (unit >= n_units) return;
+      unroll<Unit<F>::kHalves>([&](auto h) {
+        decltype(units[0][0].half(t, 0, 0)) half[kRows];
+        unroll<kRows>([&](auto r) { half[r] = units[i][r].half(t, unit, h); });
+        const std::uint32_t at = Unit<F>::first(unit, h);
+        unroll<kColumns>([&](auto c) {
           const std::size_t begin = std::size_t{token[c]} * x.dim + at;
           const Bytes16 values = t.load(reinterpret_cast<const Bytes16*>(x.quants + begin));
           const Q8Group group = t.load(x.groups + begin / kQ8Group);
           const auto sum16 = static_cast<std::int32_t>(static_cast<std::int16_t>(at % kQ8Group == 0 ? group.sums & 0xFFFFu : group.sums >> 16));
-          for (std::uint32_t r = 0; r < kRows; ++r) {
+          unroll<kRows>([&](auto r) {
             std::int32_t dot = 0;
-            for (std::uint32_t w = 0; w < 4; ++w) dot = t.dot4(units[i][r].weights[half][w], values.word[w], dot);
-            a.sum[r][c] = t.fma(group.scale, units[i][r].term(t, half, dot, sum16), a.sum[r][c]);
-          }
-        }
-      }
-    }
+            unroll<4>([&](auto w) { dot = t.dot4(half[r].weights[w], values.word[w], dot); });
+            a.sum[r][c] = t.fma(group.scale, half[r].term(t, dot, sum16), a.sum[r][c]);
+          });
+        });
+      });
+    });
   }
 }
 
@@ -98,33 +101,30 @@ COLI_DEVICE void accumulate_float(T& t, Accumulator<F, kLayout, kRows, kColumns>
   const bool whole = n_cols % kValues == 0;
   for (std::uint32_t first = t.lane() * kValues; first < n_cols; first += kWarp * kValues) {
     float w[kRows][kValues];
-    for (std::uint32_t r = 0; r < kRows; ++r) {
+    unroll<kRows>([&](auto r) {
       const std::byte* at = a.row[r].template field<0>(first);
       if (whole) {
         const Bytes16 all = t.stream(reinterpret_cast<const Bytes16*>(at));
-        for (std::uint32_t i = 0; i < kValues; ++i) {
+        unroll<kValues>([&](auto i) {
           if constexpr (kValues == 4) w[r][i] = value(all.word[i]);
-          else w[r][i] = value(all.word[i / 2] >> (16 * (i % 2)) & 0xFFFFu);
-        }
+          else w[r][i] = value((all.word[i / 2] >> (16 * (i % 2))) & 0xFFFFu);
+        });
       } else {
         using Bits = std::conditional_t<kValues == 4, std::uint32_t, std::uint16_t>;
-        for (std::uint32_t i = 0; i < kValues; ++i) w[r][i] = first + i < n_cols ? value(t.stream(reinterpret_cast<const Bits*>(at) + i)) : 0;
+        unroll<kValues>([&](auto i) { w[r][i] = first + i < n_cols ? value(t.stream(reinterpret_cast<const Bits*>(at) + i)) : 0; });
       }
-    }
-    for (std::uint32_t c = 0; c < kColumns; ++c) {
+    });
+    unroll<kColumns>([&](auto c) {
       const float* from = x + std::size_t{token[c]} * n_cols + first;
-      for (std::uint32_t four = 0; four < kValues; four += 4) {
+      unroll<kValues / 4>([&](auto four) {
         Float4 v{};
-        if (whole) {
-          v = t.load(reinterpret_cast<const Float4*>(from + four));
-        } else {
-          for (std::uint32_t i = 0; i < 4; ++i)
-            if (first + four + i < n_cols) v.value[i] = t.load(from + four + i);
-        }
-        for (std::uint32_t r = 0; r < kRows; ++r)
-          for (std::uint32_t i = 0; i < 4; ++i) a.sum[r][c] = t.fma(w[r][four + i], v.value[i], a.sum[r][c]);
-      }
-    }
+        if (whole) v = t.load(reinterpret_cast<const Float4*>(from) + four);
+        else unroll<4>([&](auto i) {
+          if (first + 4 * four + i < n_cols) v.value[i] = t.load(from + 4 * four + i);
+        });
+        unroll<kRows>([&](auto r) { unroll<4>([&](auto i) { a.sum[r][c] = t.fma(w[r][4 * four + i], v.value[i], a.sum[r][c]); }); });
+      });
+    });
   }
 }
 

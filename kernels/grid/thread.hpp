@@ -19,6 +19,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include "coli/contracts/device.hpp"
 
@@ -54,6 +56,12 @@ struct Array {
 
 /// The Shared of a body whose threads share nothing.
 struct NoShared {};
+
+/// fn(i) for i = 0 .. n - 1, each a constant: arrays that are indexed so stay in registers.
+template <std::uint32_t n, class Fn>
+COLI_DEVICE void unroll(Fn&& fn) {
+  [&]<std::uint32_t... i>(std::integer_sequence<std::uint32_t, i...>) { (fn(std::integral_constant<std::uint32_t, i>{}), ...); }(std::make_integer_sequence<std::uint32_t, n>{});
+}
 
 struct Plus {
   template <class V>
