@@ -16,6 +16,7 @@
 #include "coli/cache/expert_cache.hpp"
 #include "coli/core/accountant.hpp"
 #include "coli/core/error.hpp"
+#include "coli/engine_bill.hpp"
 #include "coli/gguf/model_file.hpp"
 #include "coli/model/hyperparams.hpp"
 #include "coli/model/tensors.hpp"
@@ -97,13 +98,9 @@ class ExpertMemory {
   Layout layout() const noexcept { return layout_; }
   std::vector<std::string> notes() const { return has_experts() ? store_->notes() : std::vector<std::string>{}; }
   bool has_experts() const noexcept { return store_ != nullptr; }
-  Bytes least_slot_bytes() const { return zero_copy_ || !has_experts() ? Bytes{} : least_slots(geometry_).bytes; }
-  Bytes all_slot_bytes() const { return zero_copy_ || !has_experts() ? Bytes{} : geometry_.all_bytes(); }
-  Bytes staging_bytes() const {
-    return zero_copy_ || !has_experts() ? Bytes{} : Staging::bytes_for(default_staging_buffers(geometry_.top_k()), geometry_.largest_raw_part(), store_->alignment());
-  }
+  ExpertSizes sizes() const { return has_experts() ? expert_sizes(geometry_, zero_copy_, store_->alignment()) : ExpertSizes{}; }
 
-  /// Takes slots worth `budget` (at least least_slot_bytes()); where that is all of them, fills them all with
+  /// Takes slots worth `budget` (at least the least of sizes()); where that is all of them, fills them all with
   /// `n_threads` threads. `evict`: see check_eviction_choice. Errors: over_budget, io.
   Result<void> allocate(Accountant& accountant, Bytes budget, unsigned n_threads, std::string_view evict = {}) {
     if (!has_experts()) return {};

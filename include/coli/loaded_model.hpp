@@ -19,6 +19,7 @@
 #include "coli/contracts/backend.hpp"
 #include "coli/core/accountant.hpp"
 #include "coli/core/error.hpp"
+#include "coli/engine_bill.hpp"
 #include "coli/engine_options.hpp"
 #include "coli/expert_memory.hpp"
 #include "coli/gguf/model_file.hpp"
@@ -143,21 +144,14 @@ struct LoadedModel {
     if (!backend.kernels().supports(format))
       return Error{Errc::unavailable, "the profile '" + std::string(P::name.view()) + "' keeps no " + std::string(name_of(format)) + " keys and values", "--kv"};
     COLI_CHECK(connect_experts(options.store, false));
-    const KvShape kv_shape{h.n_layers, h.n_kv_heads, h.head_dim, context_, format};
-    const std::uint32_t widest = std::max({h.hidden, h.q_width(), h.dense_ffn});
-    const auto backend_shape = [&] { return BackendShape{chunk, widest, h.expert_ffn, context_}; };
-    const auto scratch_bytes = [&] { return Scratch::bytes(h, tensors.n_vocab, chunk) + backend.scratch_bytes(backend_shape()); };
+    EngineShape shape{context_, chunk, format};
+    const auto scratch_bytes = [&] { return Scratch::bytes(h, tensors.n_vocab, shape.chunk) + backend.scratch_bytes(backend_shape(h, shape)); };
     if (options.memory && !options.chunk)  // a pass as large as a twentieth of the limit allows
-      while (chunk > 16 && scratch_bytes() * 20 > *options.memory) chunk /= 2;
+      while (shape.chunk > 16 && scratch_bytes() * 20 > *options.memory) shape.chunk /= 2;
+    chunk = shape.chunk;
 
-    MemoryBill bill;
-    bill.base = resident_bytes_now() + Bytes{kSlack};
-    bill.trunk = Trunk::bytes(tensors);
-    bill.kv = kv_shape.bytes();
-    bill.scratch = scratch_bytes();
-    bill.io = std::max(experts->staging_bytes(), Bytes{Trunk::kStagingBytes});
-    bill.least_slots = experts->least_slot_bytes();
-    bill.all_slots = experts->all_slot_bytes();
+    MemoryBill bill = engine_bill(h, tensors.n_vocab, Trunk::bytes(tensors), shape, backend.scratch_bytes(backend_shape(h, shape)), experts->sizes());
+    bill.base = resident_bytes_now() + kEngineSlack;
     slot_budget_ = bill.all_slots;
     if (options.memory) {
       if (options.store.kind == StoreKind::memory && bill.all() > *options.memory) bill.least_slots = bill.all_slots;
@@ -171,11 +165,11 @@ struct LoadedModel {
     COLI_CHECK(accountant.charge(MemoryClass::base, bill.base));
 
     rope = RopeTable(h.rope_base, h.head_dim);
-    COLI_TRY(cache, KvCache::allocate(backend, accountant, kv_shape));
+    COLI_TRY(cache, KvCache::allocate(backend, accountant, kv_shape(h, shape)));
     kv = std::move(cache);
     COLI_TRY(allocated, Scratch::allocate(backend, accountant, h, tensors.n_vocab, chunk, scratch_memory));
     scratch = allocated;
-    return backend.reserve(accountant, backend_shape());
+    return backend.reserve(accountant, backend_shape(h, shape));
   }
 
   Result<void> connect_experts(StoreOptions store, bool read_once) {
@@ -232,7 +226,6 @@ struct LoadedModel {
       if (line.starts_with("VmHWM:")) return Bytes{std::strtoull(line.c_str() + 6, nullptr, 10)} * kKiB;
     return {};
   }
-  static constexpr std::uint64_t kSlack = 4 * kMiB;  // page rounding, stacks, what the allocator keeps
 
   std::uint32_t context_ = 0;
   std::string evict_;

@@ -64,6 +64,7 @@ class CpuBackend {
 
   /// Bytes that `reserve` will take: the planner asks the same question.
   Bytes scratch_bytes(const BackendShape& shape) const { return layout(shape).total; }
+  static Bytes scratch_bytes(const Kernels& kernels, unsigned n_workers, const BackendShape& shape) { return layout(kernels, n_workers, shape).total; }
 
   /// Takes all scratch at once; nothing is allocated afterwards. Errors: over_budget.
   Result<void> reserve(Accountant& accountant, const BackendShape& shape) {
@@ -222,15 +223,16 @@ class CpuBackend {
 
   static constexpr std::size_t align64(std::size_t n) { return (n + 63) & ~std::size_t{63}; }
 
-  ScratchLayout layout(const BackendShape& shape) const {
+  ScratchLayout layout(const BackendShape& shape) const { return layout(kernels_, pool_->n_workers(), shape); }
+  static ScratchLayout layout(const Kernels& kernels, unsigned n_workers, const BackendShape& shape) {
     ScratchLayout at;
     at.ffn = shape.expert_ffn;
-    at.attend = align64(kernels_.quantised_bytes(shape.widest)) * shape.max_tokens;
-    at.attend_floats = align64(kernels_.attend_scratch(shape.context) * sizeof(float)) / sizeof(float);
-    at.experts = at.attend + at.attend_floats * sizeof(float) * pool_->n_workers();
+    at.attend = align64(kernels.quantised_bytes(shape.widest)) * shape.max_tokens;
+    at.attend_floats = align64(kernels.attend_scratch(shape.context) * sizeof(float)) / sizeof(float);
+    at.experts = at.attend + at.attend_floats * sizeof(float) * n_workers;
     at.expert_bytes = align64(std::size_t{kExpertPass} * shape.expert_ffn * sizeof(float)) * 2 +
-                      align64(kernels_.quantised_bytes(shape.expert_ffn)) * kExpertPass;
-    at.total = Bytes{at.experts + at.expert_bytes * pool_->n_workers()};
+                      align64(kernels.quantised_bytes(shape.expert_ffn)) * kExpertPass;
+    at.total = Bytes{at.experts + at.expert_bytes * n_workers};
     return at;
   }
 

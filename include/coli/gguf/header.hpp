@@ -37,6 +37,7 @@ struct Header {
   std::uint32_t version = 0;
   std::uint64_t alignment = kDefaultAlignment;
   std::uint64_t data_offset = 0;
+  std::uint64_t data_end = 0;  // behind the last tensor's data, or data_offset
   Metadata metadata;
   std::vector<TensorInfo> tensors;
 };
@@ -122,7 +123,7 @@ inline Result<void> check_nothing_follows(ByteSource& source, std::uint64_t data
 }  // namespace detail
 
 /// Reads the header of `source`, called `file` in errors. Errors: bad_input naming key or tensor; io.
-inline Result<Header> read_header(ByteSource& source, const std::string& file) {
+inline Result<Header> read_header(ByteSource& source, const std::string& file, Data data = Data::present) {
   const auto bad = [&](std::string message) { return Error{Errc::bad_input, std::move(message), {}, file}; };
   COLI_CHECK(detail::check_magic(source, file));
   Cursor cursor(source);
@@ -161,7 +162,8 @@ inline Result<Header> read_header(ByteSource& source, const std::string& file) {
   const auto data_offset = aligned_up(header_end, alignment);
   if (!data_offset) return bad("general.alignment " + std::to_string(alignment) + " puts the data past 64 bits");
   header.data_offset = *data_offset;
-  COLI_TRY(data_end, reader.place(header.tensors, header.data_offset, alignment, source.size()));
+  COLI_TRY(data_end, reader.place(header.tensors, header.data_offset, alignment, source.size(), data));
+  header.data_end = data_end;
   COLI_CHECK(detail::check_nothing_follows(source, header.tensors.empty() ? header_end : data_end, alignment, file));
   return header;
 }

@@ -37,7 +37,8 @@ class ModelFile {
  public:
   struct Shard {
     std::string path;
-    std::uint64_t size = 0;
+    std::uint64_t size = 0;          // of the whole file, also of what is missing
+    std::uint64_t missing = 0;       // bytes that the file lacks at its end; not 0 only after open(..., may_be_missing)
     std::uint32_t version = 0;
     std::uint64_t alignment = 0;
     std::uint64_t data_offset = 0;
@@ -45,14 +46,15 @@ class ModelFile {
   };
 
   /// Opens the file at `path`, and its siblings if it is a shard. Errors: io (missing, unreadable); bad_input, with
-  /// file and tensor or key.
-  static Result<ModelFile> open(const std::string& path) {
+  /// file and tensor or key. With Data::may_be_missing a header is enough: `missing_bytes()` says what isn't there.
+  static Result<ModelFile> open(const std::string& path, Data data = Data::present) {
     return assemble(
         path, [](const std::string& name) { return ByteSource::open(name); },
         [](const std::string& name) {
           struct stat info {};
           return ::stat(name.c_str(), &info) == 0;
-        });
+        },
+        data);
   }
 
   /// The same for one file in memory, which must outlive the ModelFile. Errors: bad_input.
@@ -72,7 +74,7 @@ class ModelFile {
           if (at == files.end()) return Error{Errc::io, "no such file in memory", {}, name};
           return ByteSource::over(at->bytes);
         },
-        [&](const std::string& name) { return named(name) != files.end(); });
+        [&](const std::string& name) { return named(name) != files.end(); }, Data::present);
   }
 
   /// The first shard's.
@@ -83,6 +85,18 @@ class ModelFile {
   /// Bytes read to open, over all shards: at most one window (64 KiB) and 32 bytes a shard beyond the headers
   /// themselves.
   std::uint64_t header_bytes_read() const noexcept { return header_bytes_read_; }
+
+  /// Bytes of the set's files together, and those of them that are not there.
+  std::uint64_t total_bytes() const noexcept {
+    std::uint64_t sum = 0;
+    for (const Shard& shard : shards_) sum += shard.size;
+    return sum;
+  }
+  std::uint64_t missing_bytes() const noexcept {
+    std::uint64_t sum = 0;
+    for (const Shard& shard : shards_) sum += shard.missing;
+    return sum;
+  }
 
   /// The tensor of that name, or null. O(log n).
   const TensorInfo* find(std::string_view name) const {
@@ -105,19 +119,20 @@ class ModelFile {
   };
 
   template <class Open>
-  static Result<Part> read_part(const std::string& path, Open& open_source) {
+  static Result<Part> read_part(const std::string& path, Open& open_source, Data data) {
     COLI_TRY(source, open_source(path));
-    COLI_TRY(header, read_header(source, path));
+    COLI_TRY(header, read_header(source, path, data));
     COLI_TRY(split, read_split_keys(header.metadata));
     Part part{std::move(header), split, {}, source.bytes_read()};
-    part.shard = {path,           source.size(), part.header.version, part.header.alignment, part.header.data_offset,
+    const std::uint64_t size = std::max(source.size(), part.header.data_end);
+    part.shard = {path,          size, size - source.size(), part.header.version, part.header.alignment, part.header.data_offset,
                   source.memory()};
     return part;
   }
 
   template <class Open, class Exists>
-  static Result<ModelFile> assemble(const std::string& path, Open open_source, Exists exists) {
-    COLI_TRY(opened, read_part(path, open_source));
+  static Result<ModelFile> assemble(const std::string& path, Open open_source, Exists exists, Data data) {
+    COLI_TRY(opened, read_part(path, open_source, data));
     const auto name = parse_split_name(path);
     COLI_CHECK(check_place(opened, name));
     ModelFile model;
@@ -141,7 +156,7 @@ class ModelFile {
         continue;
       }
       const std::string shard = name->path(number);
-      COLI_TRY(part, read_part(shard, open_source));
+      COLI_TRY(part, read_part(shard, open_source, data));
       COLI_CHECK(check_place(part, parse_split_name(shard)));
       const auto& told = part.split.n_tensors;
       if (told && n_tensors && *told != *n_tensors)

@@ -35,6 +35,9 @@ constexpr std::optional<std::uint64_t> aligned_up(std::uint64_t value, std::uint
   return sum & ~(alignment - 1);
 }
 
+/// Must the tensors' data be in the file? A plan can be made from a header before the rest is downloaded.
+enum class Data : std::uint8_t { present, may_be_missing };
+
 /// Reads and verifies the tensor records of one file.
 class TensorReader {
  public:
@@ -53,7 +56,7 @@ class TensorReader {
 
   /// Makes offsets absolute and holds them against alignment, file size and each other. Returns where the data ends.
   Result<std::uint64_t> place(std::vector<TensorInfo>& tensors, std::uint64_t data_offset, std::uint64_t alignment,
-                              std::uint64_t file_size) const {
+                              std::uint64_t file_size, Data data = Data::present) const {
     COLI_CHECK(check_unique(tensors));
     std::uint64_t data_end = data_offset;
     for (TensorInfo& t : tensors) {
@@ -65,7 +68,7 @@ class TensorReader {
       std::uint64_t end = 0;
       if (__builtin_add_overflow(data_offset, t.offset, &begin) || __builtin_add_overflow(begin, t.bytes, &end))
         return bad("data offset " + std::to_string(t.offset) + " passes 64 bits", t.name);
-      if (end > file_size)
+      if (end > file_size && data == Data::present)
         return bad("its " + std::to_string(t.bytes) + " bytes of data end at byte " + std::to_string(end) +
                        ", but the file has only " + std::to_string(file_size) + ": truncated or corrupt file",
                    t.name);
@@ -75,7 +78,7 @@ class TensorReader {
     COLI_CHECK(check_disjoint(tensors));
     // Writers pad the last tensor too (or stop right behind its data): an end inside that padding is a cut.
     const auto padded = aligned_up(data_end, alignment);
-    if (!tensors.empty() && padded && file_size > data_end && file_size < *padded)
+    if (data == Data::present && !tensors.empty() && padded && file_size > data_end && file_size < *padded)
       return bad("the file ends inside the padding behind its last tensor, at byte " + std::to_string(file_size) +
                  " of " + std::to_string(*padded) + ": truncated file");
     return data_end;

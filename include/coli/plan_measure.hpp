@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// How fast are this disk, this memory and these kernels? What plan --measure and doctor put in place of the defaults.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coli/contracts/cpu_kernels.hpp"
+#include "coli/core/accountant.hpp"
+#include "coli/core/buffer.hpp"
+#include "coli/core/error.hpp"
+#include "coli/core/thread_pool.hpp"
+#include "coli/expert_memory.hpp"
+#include "coli/gguf/model_file.hpp"
+#include "coli/plan/machine.hpp"
+#include "coli/plan/read_bandwidth.hpp"
+#include "coli/plan/read_rate.hpp"
+#include "coli/quant/matrix.hpp"
+#include "coli/sample/rng.hpp"
+#include "coli/store/model_files.hpp"
+
+namespace coli {
+
+/// Random expert parts of the file that holds most of them. Errors: as measure_read_rate; unavailable for a model in
+/// memory or without experts.
+inline Result<ReadRate> measure_disk(const gguf::ModelFile& file, const ModelTensors& tensors, std::uint32_t n_experts, std::uint64_t direct_block) {
+  COLI_TRY(index, index_experts(file, tensors, n_experts));
+  std::vector<std::vector<ReadWindow>> windows(file.shards().size());
+  for (std::uint32_t l = 0; l < index.n_layers(); ++l)
+    for (std::uint32_t e = 0; index.has_experts(LayerId{l}) && e < n_experts; ++e)
+      for (std::size_t p = 0; p < kParts; ++p) {
+        const Extent at = index.extent({LayerId{l}, ExpertId{e}}, static_cast<Part>(p));
+        windows[at.file].push_back({at.offset, at.bytes});
+      }
+  const auto most = std::max_element(windows.begin(), windows.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  const auto& shard = file.shards()[static_cast<std::size_t>(most - windows.begin())];
+  if (most->empty() || !shard.memory.empty()) return Error{Errc::unavailable, "the model has no experts on a disk", "disk rate", shard.path};
+  // Another order each time: what a machine's own caches hold of the last run is then little of this one.
+  Rng rng(static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()));
+  for (std::size_t i = most->size(); i > 1; --i) std::swap((*most)[i - 1], (*most)[rng.next() % i]);
+  return measure_read_rate(shard.path, *most, direct_block, std::chrono::milliseconds(1000));
+}
+
+/// Memory that is worth reading: larger than caches, no more than an eighth of what is free.
+inline Result<Buffer> measuring_memory(Accountant& accountant, const Machine& machine) {
+  constexpr std::uint64_t kMost = 256 * kMiB, kLeast = 16 * kMiB;
+  const std::uint64_t bytes = std::clamp(machine.memory.bytes.value / 8 / kLeast * kLeast, kLeast, kMost);
+  COLI_TRY(memory, Buffer::allocate(accountant, MemoryClass::scratch, Bytes{bytes}));
+  std::memset(memory.data(), 0x11, bytes);  // pages that were never written are all one page
+  return memory;
+}
+
+/// Bytes a second that `pool` reads of `memory` (about a quarter of a second).
+inline RateReading measure_memory(const Buffer& memory, ThreadPool& pool) {
+  const std::span<const std::byte> all = memory.all<const std::byte>();
+  return {measure_read_bandwidth(std::span(&all, 1), pool, kGiB), "measured, " + std::to_string(pool.n_workers()) + " threads"};
+}
+
+/// Bytes of weights a second that kernels multiply with one token's activations: matrices of an expert's shape, one a
+/// task, as in decoding. The values mean nothing.
+template <CpuKernels K>
+RateReading measure_weights(const K& kernels, Format format, std::uint32_t n_rows, std::uint32_t n_cols, const Buffer& memory, ThreadPool& pool) {
+  using Clock = std::chrono::steady_clock;
+  const std::uint64_t each = (row_bytes(format, n_cols) * n_rows + 63) / 64 * 64;
+  const std::uint64_t n_matrices = each == 0 ? 0 : memory.bytes().value / each;
+  if (n_matrices == 0) return {0, "an expert is too large to measure with"};
+  std::vector<float> x(n_cols, 0.5F), out(std::size_t{n_rows} * pool.n_workers());
+  std::vector<std::byte> quantised(kernels.quantised_bytes(n_cols) + 64);
+  void* aligned = quantised.data();
+  std::size_t room = quantised.size();
+  std::align(64, kernels.quantised_bytes(n_cols), aligned, room);
+  const bool quantises = kernels.quantises(format);
+  if (quantises) kernels.quantise(x.data(), n_cols, static_cast<std::byte*>(aligned));
+  const Activation activation{x.data(), quantises ? static_cast<const std::byte*>(aligned) : nullptr};
+  const auto pass = [&](std::size_t n) {
+    pool.for_each(n, [&](std::size_t task, unsigned worker) {
+      const Matrix matrix{format, K::kPreparedLayout, n_rows, n_cols, memory.data() + task % n_matrices * each};
+      float* const to = out.data() + std::size_t{worker} * n_rows;
+      kernels.matmul_rows(matrix, 0, n_rows, &activation, 1, &to);
+    });
+  };
+  double best = 0;
+  const auto begin = Clock::now();
+  std::uint64_t n = pool.n_workers();
+  for (int round = 0; round < 64 && Clock::now() - begin < std::chrono::milliseconds(400); ++round) {
+    const auto start = Clock::now();
+    pass(n);
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    best = std::max(best, static_cast<double>(n * each) / seconds);
+    if (seconds < 0.03) n = std::min<std::uint64_t>(n * 2, 1 << 20);
+  }
+  return {best, "measured: its kernels over " + std::string(name_of(format)) + " experts, " + std::to_string(pool.n_workers()) + " threads"};
+}
+
+}  // namespace coli
