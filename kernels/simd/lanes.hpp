@@ -26,7 +26,7 @@ inline constexpr int kLanes = 16;
 /// Sixteen values of T in as many registers as Arch needs. Part i holds lanes [i * Part::size, (i + 1) * Part::size).
 template <class Arch, class T>
 struct Lanes {
-  using Part = xsimd::batch<T, Arch>;
+  using Part = xsimd::batch<T, typename RegistersOf<Arch>::type>;
   static constexpr int kParts = kLanes / static_cast<int>(Part::size);
   Part part[kParts];
 };
@@ -50,7 +50,7 @@ COLI_SIMD_INLINE Lanes<Arch, T> by_part(F f, const Lanes<Arch, Ts>&... operands)
 template <class Arch, class T>
 COLI_SIMD_INLINE Lanes<Arch, T> splat(T value) {
   Lanes<Arch, T> v;
-  unroll<Lanes<Arch, T>::kParts>([&]<int i>() COLI_SIMD_LAMBDA { v.part[i] = xsimd::batch<T, Arch>(value); });
+  unroll<Lanes<Arch, T>::kParts>([&]<int i>() COLI_SIMD_LAMBDA { v.part[i] = typename Lanes<Arch, T>::Part(value); });
   return v;
 }
 template <class Arch>
@@ -105,9 +105,22 @@ template <class Arch>
 COLI_SIMD_INLINE F32x16<Arch> operator*(const F32x16<Arch>& a, const F32x16<Arch>& b) {
   return by_part<float>([](auto x, auto y) COLI_SIMD_LAMBDA { return x * y; }, a, b);
 }
+namespace detail {
+template <class Part>
+COLI_SIMD_INLINE Part quotient(Part x, Part y) {
+  return x / y;
+}
+#if defined(COLI_SIMD_HAS_NEON)  // xsimd 8.1 takes two Newton steps towards 1 / y here: not the nearest float
+COLI_SIMD_INLINE xsimd::batch<float, xsimd::neon64> quotient(xsimd::batch<float, xsimd::neon64> x, xsimd::batch<float, xsimd::neon64> y) {
+  return vdivq_f32(x, y);
+}
+#endif
+}  // namespace detail
+
+/// Rounded once.
 template <class Arch>
 COLI_SIMD_INLINE F32x16<Arch> operator/(const F32x16<Arch>& a, const F32x16<Arch>& b) {
-  return by_part<float>([](auto x, auto y) COLI_SIMD_LAMBDA { return x / y; }, a, b);
+  return by_part<float>([](auto x, auto y) COLI_SIMD_LAMBDA { return detail::quotient(x, y); }, a, b);
 }
 template <class Arch, class T>
 COLI_SIMD_INLINE Lanes<Arch, T> operator&(const Lanes<Arch, T>& a, const Lanes<Arch, T>& b) {
@@ -162,7 +175,7 @@ COLI_SIMD_INLINE Lanes<Arch, To> bits_as(const Lanes<Arch, From>& a) {
   return by_part<To>(
       [](auto x) COLI_SIMD_LAMBDA {
         if constexpr (std::is_same_v<To, From>) return x;
-        else return xsimd::bitwise_cast<xsimd::batch<To, Arch>>(x);
+        else return xsimd::bitwise_cast<typename Lanes<Arch, To>::Part>(x);
       },
       a);
 }

@@ -71,6 +71,19 @@ struct Neon : xsimd::neon64 {
 };
 #endif
 
+/// The xsimd architecture of an instruction set's registers: its own tag.
+template <class Arch>
+struct RegistersOf {
+  using type = Arch;
+};
+#if defined(COLI_SIMD_HAS_NEON)
+/// xsimd 8.1's NEON functions insist on their own tag. A program has one NEON table: nothing can be mixed up.
+template <>
+struct RegistersOf<Neon> {
+  using type = xsimd::neon64;
+};
+#endif
+
 /// The best instruction set that this translation unit's flags allow; void where there is none.
 #if defined(COLI_SIMD_HAS_AVX512VNNI)
 using Native = Avx512Vnni;
@@ -101,10 +114,5 @@ template <class T>
 struct get_bool_simd_register<T, coli::simd::Avx512Vnni> {
   using type = simd_avx512_bool_register<T>;
 };
-#endif
-#if defined(COLI_SIMD_HAS_NEON)
-XSIMD_DECLARE_SIMD_REGISTER_ALIAS(coli::simd::Neon, xsimd::neon64);
-template <class T>
-struct get_bool_simd_register<T, coli::simd::Neon> : detail::neon_bool_simd_register<T, neon64> {};
 #endif
 }  // namespace xsimd::types
