@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "coli/core/error.hpp"
+#include "coli/core/page_cache.hpp"
 
 namespace coli::gguf {
 
@@ -69,6 +70,17 @@ class ByteSource {
   bool in_memory() const noexcept { return fd_ < 0; }
   std::span<const std::byte> memory() const noexcept { return memory_; }
   std::uint64_t bytes_read() const noexcept { return bytes_read_; }
+
+  /// Reads nothing but what is asked for: read-ahead would fetch megabytes behind the end of each range.
+  void without_read_ahead() const noexcept {
+    if (!in_memory()) (void)::posix_fadvise(fd_, 0, 0, POSIX_FADV_RANDOM);
+  }
+  /// Is this range in the page cache, or in memory anyway?
+  bool cached(std::uint64_t offset, std::uint64_t bytes) const noexcept { return in_memory() || in_page_cache(fd_, offset, bytes); }
+  /// Lets go of what reading this range has brought into the page cache.
+  void forget(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+    if (!in_memory()) drop_from_page_cache(fd_, offset, bytes);
+  }
 
   /// Fills `into` from `offset`. Errors: io, with the offset, also for a range beyond size(). One thread at a time.
   Result<void> read(std::uint64_t offset, std::span<std::byte> into) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <unordered_set>
 #include <vector>
 
 #include "coli/core/buffer.hpp"
@@ -39,14 +40,23 @@ class Trunk {
     return placement.used;
   }
 
-  /// Reads every trunk tensor once, in pieces, straight into its final place: never two copies of a matrix.
+  /// Reads every trunk tensor once, in pieces, straight into its final place: never two copies of a matrix. A tensor that
+  /// was not in the page cache before leaves nothing there.
   /// Errors: over_budget; io, with file and offset.
   template <class Backend>
   static Result<Trunk> load(Accountant& accountant, const ModelTensors& tensors, std::span<gguf::ByteSource> sources, Backend& backend) {
     constexpr Layout kPrepared = Backend::KernelSet::kPreparedLayout;
     COLI_TRY(memory, backend.allocate(accountant, MemoryClass::trunk, bytes(tensors)));
     COLI_TRY(staging, Buffer::allocate(accountant, MemoryClass::io, Bytes{kStagingBytes}));
-    Loader<Backend> loader{sources, backend, memory.data(), staging.all<std::byte>(), {}};
+    Loader<Backend> loader{sources, backend, memory.data(), staging.all<std::byte>(), {}, {}};
+    for (const gguf::ByteSource& source : sources) source.without_read_ahead();
+    visit(tensors, [&](const TensorRef& ref, bool) {
+      gguf::ByteSource& source = sources[ref.info->file];
+      if (source.cached(ref.info->offset, ref.info->bytes)) return;
+      loader.passing.insert(ref.info);
+      // Read-ahead of the header may have left a mark here, and each mark that is met reads ahead and leaves another.
+      source.forget(ref.info->offset, ref.info->bytes);
+    });
     Trunk trunk;
     const bool tied = !tensors.output;
     // A tied embedding is also the output matrix: one copy, in the layout that the product wants.
@@ -122,9 +132,12 @@ class Trunk {
     std::byte* memory;
     std::span<std::byte> staging;
     Placement placement;
+    std::unordered_set<const gguf::TensorInfo*> passing;  // through the page cache, on their way
 
     Result<void> read(const TensorRef& ref, std::uint64_t offset, std::span<std::byte> into) {
-      auto done = sources[ref.info->file].read(ref.info->offset + offset, into);
+      gguf::ByteSource& source = sources[ref.info->file];
+      auto done = source.read(ref.info->offset + offset, into);
+      if (done && passing.contains(ref.info)) source.forget(ref.info->offset + offset, into.size());
       if (done) return {};
       Error error = std::move(done).error();
       error.subject = ref.info->name;

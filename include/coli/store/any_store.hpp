@@ -135,7 +135,7 @@ class AnyStore {
   }
   static Result<std::unique_ptr<AnyStore>> open_pread(const ExpertIndex& index, StoreOptions options,
                                                       std::string note) {
-    PreadOptions pread{.direct = options.direct, .cached_first = options.read_once};
+    PreadOptions pread{.direct = options.direct, .cached_first = options.read_once, .drop_behind = options.read_once};
     if (options.depth != 0) pread.workers = options.depth;
     COLI_TRY(store, PreadStore::open(index, pread));
     return make(std::move(store), std::move(note));

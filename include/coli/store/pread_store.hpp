@@ -27,6 +27,7 @@
 #include "coli/core/error.hpp"
 #include "coli/core/fixed_name.hpp"
 #include "coli/core/ids.hpp"
+#include "coli/core/page_cache.hpp"
 #include "coli/store/expert_index.hpp"
 #include "coli/store/model_files.hpp"
 #include "coli/store/part_read.hpp"
@@ -195,7 +196,8 @@ class BasicPreadStore {
       if (result < 0) result = -errno;
       switch (progress.take(ops_.amend(attempt, result))) {
         case PartRead::Outcome::finished:
-          if (!attempt.direct && options_.drop_behind) drop(request.at);
+          if (!attempt.direct && options_.drop_behind)
+            drop_from_page_cache(files_->buffered_fd(request.at.file), request.at.offset, request.at.bytes);
           return progress.data();
         case PartRead::Outcome::again:
           break;
@@ -211,29 +213,9 @@ class BasicPreadStore {
     }
   }
 
-  void drop(const Extent& at) const {
-    (void)::posix_fadvise(files_->buffered_fd(at.file), static_cast<off_t>(at.offset), static_cast<off_t>(at.bytes),
-                          POSIX_FADV_DONTNEED);
-  }
-
-  /// Copies the extent from the page cache if all of it is there. cachestat, because a read with RWF_NOWAIT would
-  /// start read-ahead of what is missing, and it would be read twice.
+  /// Copies the extent from the page cache if all of it is there.
   bool read_cached(const Request& request) {
-#ifdef SYS_cachestat
-    constexpr long number = SYS_cachestat;
-#else
-    constexpr long number = 451;  // the same on every architecture that Linux calls new
-#endif
-    struct {
-      std::uint64_t offset, bytes;
-    } range{request.at.offset, request.at.bytes};
-    struct {
-      std::uint64_t cached, dirty, writeback, evicted, recently_evicted;
-    } found{};
-    if (::syscall(number, files_->buffered_fd(request.at.file), &range, &found, 0U) != 0) return false;
-    const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-    const std::uint64_t pages = (range.offset + range.bytes - 1) / page - range.offset / page + 1;
-    if (found.cached < pages) return false;
+    if (!in_page_cache(files_->buffered_fd(request.at.file), request.at.offset, request.at.bytes)) return false;
     PartRead progress(request.at, request.destination, 0);
     for (;;) {
       const ReadAttempt attempt = progress.next();
