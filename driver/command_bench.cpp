@@ -3,14 +3,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <sstream>
+#include <optional>
 
 #include "coli/core/thread_pool.hpp"
 #include "coli/model/geometry.hpp"
+#include "coli/plan/memory.hpp"
 #include "coli/plan/read_bandwidth.hpp"
 #include "coli/sample/rng.hpp"
 #include "driver/build_info.hpp"
 #include "driver/commands.hpp"
+#include "driver/isa/select.hpp"
 #include "driver/json_output.hpp"
 #include "driver/model_options.hpp"
 
@@ -22,12 +24,21 @@ struct BenchOptions {
   std::vector<std::uint32_t> prefill{64, 512};
   std::vector<std::uint32_t> decode{64};
   std::uint32_t repeat = 5;
+  std::uint32_t warm_up = 1;
+  std::uint32_t prompt = 8;
+  std::uint32_t discard = 0;
   bool no_bandwidth = false;
   std::string json;
 };
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double> samples) {
+  std::sort(samples.begin(), samples.end());
+  const std::size_t n = samples.size();
+  return (samples[(n - 1) / 2] + samples[n / 2]) / 2;
 }
 
 /// Pseudo-random ids, the same for every run: routing is then spread as on unrelated text.
@@ -38,61 +49,142 @@ std::vector<coli::TokenId> some_ids(std::size_t n, std::uint32_t n_vocab) {
   return ids;
 }
 
+/// One length: its rates, and what its measured part asked of the cache of experts.
 struct Rates {
   std::uint32_t tokens;
-  std::vector<double> samples;  // tokens a second
+  std::vector<double> samples{};  // tokens a second
+  std::uint64_t hits = 0, misses = 0, bytes_read = 0;
 
+  void add(double seconds, const coli::CacheStats& before, const coli::CacheStats& after) {
+    samples.push_back(tokens / seconds);
+    hits += after.hits - before.hits;
+    misses += after.misses - before.misses;
+    bytes_read += after.bytes_read - before.bytes_read;
+  }
   Json json() const {
-    std::vector<double> sorted = samples;
-    std::sort(sorted.begin(), sorted.end());
-    return {{"tokens", tokens}, {"tps_median", sorted[sorted.size() / 2]}, {"tps_min", sorted.front()}, {"tps_max", sorted.back()}, {"n", sorted.size()}, {"samples", samples}};
+    const auto [least, most] = std::minmax_element(samples.begin(), samples.end());
+    return {{"tokens", tokens},
+            {"tps_median", median(samples)},
+            {"tps_min", *least},
+            {"tps_max", *most},
+            {"n", samples.size()},
+            {"samples", samples},
+            {"hit_rate", hits + misses == 0 ? 1.0 : static_cast<double>(hits) / static_cast<double>(hits + misses)},
+            {"bytes_read_per_token", static_cast<double>(bytes_read) / (static_cast<double>(tokens) * static_cast<double>(samples.size()))}};
   }
 };
 
+/// Loops of the instruction set that the model runs on, over its own weights (huge pages, where the system has them)
+/// and, where no limit on memory was given and there is room, over memory with small pages.
+struct Limit {
+  coli::ReadBandwidth reads;
+  std::optional<coli::PagedMemory> small_pages;
+  std::vector<double> rounds;  // the best of each round
+  static constexpr std::uint64_t kRead = 4 * coli::kGiB;  // by each loop in each round
+
+  Limit(const Session& session, bool may_take_memory) {
+    std::span<const coli::ReadLoop> loops = coli::kPortableReadLoops;
+    for (const IsaEntry& isa : isas())
+      if (isa.name == session.isa() && isa.runs_here()) loops = isa.table().read;
+    reads.add(loops, session.weight_memory(), "the weights");
+    constexpr std::uint64_t kSmallPages = 512 * coli::kMiB;
+    const auto room = coli::available_memory();
+    if (!may_take_memory || !room || room->bytes.value < 2 * kSmallPages) return;
+    small_pages.emplace(kSmallPages, false);
+    reads.add(loops, {small_pages->bytes()}, "small pages");
+  }
+  double middle() const { return rounds.empty() ? 0 : median(rounds); }
+  double best() const { return rounds.empty() ? 0 : *std::max_element(rounds.begin(), rounds.end()); }
+
+  Json json() const {
+    Json loops = Json::array();
+    for (const auto& arm : reads.arms()) loops.push_back({{"loop", arm.name}, {"gbs", arm.best / 1e9}});
+    return loops;
+  }
+};
+
+/// Formats that this backend has no kernel of its own for: correct, and slower.
+Json generic_tensors(const Session& session, const std::vector<std::string>& kernels) {
+  Json list = Json::array();
+  for (const std::string& kernel : kernels) {
+    if (!kernel.ends_with("/decoded")) continue;
+    std::uint64_t n = 0, bytes = 0;
+    const std::string format = kernel.substr(kernel.find('/') + 1, kernel.find('/', kernel.find('/') + 1) - kernel.find('/') - 1);
+    for (const auto& tensor : session.file().tensors())
+      if (tensor.type->name == format) ++n, bytes += tensor.bytes;
+    list.push_back({{"format", format}, {"tensors", n}, {"bytes", bytes}});
+  }
+  return list;
+}
+
+coli::Result<void> check_lengths(const BenchOptions& options, std::uint32_t context) {
+  const auto refuse = [&](std::uint32_t n, const char* option, std::uint64_t others) {
+    const std::string less = others == 0 ? "" : " less " + std::to_string(others) + " of --prompt and --discard";
+    return coli::Error{coli::Errc::usage, std::to_string(n) + " tokens; expected 1 to the context of " + std::to_string(context) + less, option};
+  };
+  const std::uint64_t before = std::uint64_t{options.prompt} + options.discard;
+  for (const std::uint32_t n : options.prefill)
+    if (n == 0 || n > context) return refuse(n, "--prefill", 0);
+  for (const std::uint32_t n : options.decode)
+    if (n == 0 || n + before > context) return refuse(n, "--decode", before);
+  return {};
+}
+
 coli::Result<void> bench(const BenchOptions& options) {
+  COLI_CHECK(check_json_path(options.json));
   COLI_TRY(model, open_model(options.model));
   Session& session = *model.session;
+  COLI_CHECK(check_lengths(options, session.context()));
   const std::uint32_t n_vocab = session.tensors().n_vocab;
-  for (const std::uint32_t n : options.prefill)
-    if (n == 0 || n > session.context()) return coli::Error{coli::Errc::usage, std::to_string(n) + " tokens; expected 1 to the context of " + std::to_string(session.context()), "--prefill"};
-  constexpr std::uint32_t kPrompt = 8;
-  for (const std::uint32_t n : options.decode)
-    if (n == 0 || n + kPrompt > session.context()) return coli::Error{coli::Errc::usage, std::to_string(n) + " tokens; expected 1 to the context of " + std::to_string(session.context()) + " less " + std::to_string(kPrompt), "--decode"};
 
   std::vector<Rates> prefill, decode;
-  for (const std::uint32_t n : options.prefill) prefill.push_back({n, {}});
-  for (const std::uint32_t n : options.decode) decode.push_back({n, {}});
-  std::vector<double> bandwidth;
-  coli::ThreadPool readers(session.threads());
-  const auto weights = session.weight_memory();
-  for (std::uint32_t repeat = 0; repeat <= options.repeat; ++repeat) {  // 0 is the warm-up
+  for (const std::uint32_t n : options.prefill) prefill.push_back({n});
+  for (const std::uint32_t n : options.decode) decode.push_back({n});
+  std::optional<Limit> limit;
+  std::optional<coli::ThreadPool> readers;
+  std::uint64_t peak = 0;  // of the model, before memory for reading is added
+  for (std::uint32_t repeat = 0; repeat < options.warm_up + options.repeat; ++repeat) {
+    const bool counts = repeat >= options.warm_up;
     for (Rates& rates : prefill) {
       const auto ids = some_ids(rates.tokens, n_vocab);
       COLI_CHECK(session.truncate(0));
+      const coli::CacheStats before = session.stats().cache;
       const auto start = std::chrono::steady_clock::now();
       COLI_TRY(logits, session.prefill(ids));
       (void)logits;
-      if (repeat != 0) rates.samples.push_back(rates.tokens / seconds_since(start));
+      const double seconds = seconds_since(start);
+      if (counts) rates.add(seconds, before, session.stats().cache);
     }
     for (Rates& rates : decode) {
-      const auto ids = some_ids(rates.tokens + kPrompt, n_vocab);
+      const auto ids = some_ids(std::size_t{options.prompt} + options.discard + rates.tokens, n_vocab);
+      const auto decode_ids = [&](std::size_t first, std::size_t n) -> coli::Result<void> {
+        for (const coli::TokenId id : std::span(ids).subspan(first, n)) {
+          COLI_TRY(logits, session.step(id));
+          (void)logits;
+        }
+        return {};
+      };
       COLI_CHECK(session.truncate(0));
-      COLI_TRY(prompt, session.prefill(std::span(ids).first(kPrompt)));
+      COLI_TRY(prompt, session.prefill(std::span(ids).first(options.prompt)));
       (void)prompt;
+      COLI_CHECK(decode_ids(options.prompt, options.discard));
+      const coli::CacheStats before = session.stats().cache;
       const auto start = std::chrono::steady_clock::now();
-      for (const coli::TokenId id : std::span(ids).subspan(kPrompt)) {
-        COLI_TRY(logits, session.step(id));
-        (void)logits;
-      }
-      if (repeat != 0) rates.samples.push_back(rates.tokens / seconds_since(start));
+      COLI_CHECK(decode_ids(std::size_t{options.prompt} + options.discard, rates.tokens));
+      const double seconds = seconds_since(start);
+      if (counts) rates.add(seconds, before, session.stats().cache);
     }
-    if (!options.no_bandwidth && repeat != 0)  // in the same minutes: machines drift
-      bandwidth.push_back(coli::measure_read_bandwidth(weights, readers, 4 * coli::kGiB / 4));
+    if (repeat == 0) peak = peak_rss_bytes();
+    if (repeat == 0 && !options.no_bandwidth) {
+      limit.emplace(session, !options.model.memory);
+      readers.emplace(session.threads());
+    }
+    if (limit && counts) limit->rounds.push_back(limit->reads.measure(*readers, Limit::kRead));  // in the same minutes: machines drift
   }
 
   const coli::ModelGeometry geometry = coli::ModelGeometry::of(session.hyperparams(), session.tensors());
   const double bytes_per_token = static_cast<double>(geometry.token_weights().value);
-  const double best = bandwidth.empty() ? 0 : *std::max_element(bandwidth.begin(), bandwidth.end());
+  const double bandwidth = limit ? limit->middle() : 0;
   const coli::EngineStats stats = session.stats();
   Json out{{"model", model.name},
            {"profile", model.profile->name},
@@ -104,25 +196,48 @@ coli::Result<void> bench(const BenchOptions& options) {
            {"prefill", Json::array()},
            {"decode", Json::array()},
            {"bytes_per_token", geometry.token_weights().value},
-           {"read_bandwidth_gbs", best / 1e9},
+           {"read_bandwidth_gbs", bandwidth > 0 ? Json(bandwidth / 1e9) : Json(nullptr)},
+           {"read_bandwidth_best_gbs", bandwidth > 0 ? Json(limit->best() / 1e9) : Json(nullptr)},
+           {"read_bandwidth_rounds_gbs", Json::array()},
+           {"read_loops", limit ? limit->json() : Json::array()},
            {"kernels", stats.kernels},
+           {"generic_tensors", generic_tensors(session, stats.kernels)},
+           {"load_seconds", stats.load_seconds},
+           {"peak_rss_bytes", peak},
+           {"kv_bytes", session.memory().held(coli::MemoryClass::kv).value},
+           {"store", stats.store},
            {"cache_hit_rate", stats.cache.hit_rate()},
            {"bytes_read", stats.cache.bytes_read}};
-  if (options.json != "-")
+  if (limit)
+    for (const double round : limit->rounds) out["read_bandwidth_rounds_gbs"].push_back(round / 1e9);
+  const bool text = options.json != "-";
+  if (text)
     std::printf("%s, profile %s, isa %s, %u threads, commit %s, %s\n", cpu_model().c_str(), std::string(model.profile->name).c_str(), session.isa().c_str(), session.threads(), build_commit().c_str(), build_compiler().c_str());
   for (const auto& [key, list] : {std::pair{"prefill", &prefill}, std::pair{"decode", &decode}})
     for (const Rates& rates : *list) {
       Json entry = rates.json();
-      const double median = entry["tps_median"];
-      if (best > 0 && std::string_view(key) == "decode") entry["bandwidth_fraction"] = median * bytes_per_token / best;
-      if (options.json != "-") {
-        std::printf("%-8s %5u tokens: %8.2f tok/s (%.2f to %.2f, n = %zu)", key, rates.tokens, median, entry["tps_min"].get<double>(), entry["tps_max"].get<double>(), rates.samples.size());
+      const double tps = entry["tps_median"];
+      if (bandwidth > 0 && std::string_view(key) == "decode") {  // round by round: both drift
+        std::vector<double> fractions;
+        for (std::size_t round = 0; round < rates.samples.size(); ++round) fractions.push_back(rates.samples[round] * bytes_per_token / limit->rounds[round]);
+        entry["bandwidth_fraction"] = median(fractions);
+      }
+      if (text) {
+        std::printf("%-8s %5u tokens: %8.2f tok/s (%.2f to %.2f, n = %zu)", key, rates.tokens, tps, entry["tps_min"].get<double>(), entry["tps_max"].get<double>(), rates.samples.size());
         if (entry.contains("bandwidth_fraction"))
-          std::printf(", %.2f of %.1f GB/s read bandwidth at %.3f GB a token", entry["bandwidth_fraction"].get<double>(), best / 1e9, bytes_per_token / 1e9);
+          std::printf(", %.2f of %.1f GB/s read bandwidth at %.3f GB a token", entry["bandwidth_fraction"].get<double>(), bandwidth / 1e9, bytes_per_token / 1e9);
+        if (rates.misses != 0) std::printf(", %.3f hits, %.1f MB a token read", entry["hit_rate"].get<double>(), entry["bytes_read_per_token"].get<double>() / 1e6);
         std::printf("\n");
       }
       out[key].push_back(std::move(entry));
     }
+  if (text) {
+    std::string names;
+    for (const std::string& kernel : stats.kernels) names += ' ' + kernel;
+    std::printf("kernels: %s\n", names.c_str() + 1);
+    for (const Json& generic : out["generic_tensors"])
+      std::printf("note: %llu tensors of %s (%.1f MB) have no kernel of their own and go through the generic one\n", generic["tensors"].get<unsigned long long>(), generic["format"].get<std::string>().c_str(), generic["bytes"].get<double>() / 1e6);
+  }
   return options.json.empty() ? coli::Result<void>{} : write_json(out, options.json);
 }
 
@@ -134,9 +249,13 @@ void add_bench(CLI::App& app, Action& action) {
   options->model.add_to(command, false);
   command.add_option("--prefill", options->prefill, "prompt lengths, 64,512")->delimiter(',')->capture_default_str();
   command.add_option("--decode", options->decode, "numbers of tokens to decode")->delimiter(',')->capture_default_str();
-  command.add_option("--repeat", options->repeat, "measured repeats, after one warm-up")->check(CLI::Range(1U, 1000U))->capture_default_str();
+  command.add_option("--repeat", options->repeat, "measured repeats, after the warm-up")->check(CLI::Range(1U, 1000U))->capture_default_str();
+  command.add_option("--warm-up", options->warm_up, "repeats before the first that counts; 0 measures from a cold start")->check(CLI::Range(0U, 1000U))->capture_default_str();
+  command.add_option("--prompt", options->prompt, "tokens in front of those that are decoded")->check(CLI::Range(1U, 1U << 20))->capture_default_str();
+  command.add_option("--discard", options->discard, "tokens decoded and not counted, before those that are")->check(CLI::Range(0U, 1U << 20))->capture_default_str();
   command.add_flag("--no-bandwidth", options->no_bandwidth, "do not measure memory read bandwidth");
-  command.add_option("--json", options->json, "write one JSON object to a file, or - for standard output");
+  command.add_flag("--no-prefill", [options](std::int64_t) { options->prefill.clear(); }, "measure decode only");
+  add_json_option(command, options->json);
   command.callback([&action, options] { action = [options] { return bench(*options); }; });
 }
 

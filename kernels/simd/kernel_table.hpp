@@ -44,6 +44,8 @@ struct KernelTable {
   void (*softmax)(const float* x, std::size_t n, float* y);
   bool (*top_k)(const float* values, std::size_t n, std::size_t k, std::uint32_t* ids);
   std::size_t (*argmax)(const float* values, std::size_t n);
+  /// 1, 2, 4 and 8 streams; then the same with prefetch. Sums of 32-bit words: all of a multiple of 512 bytes.
+  std::array<std::uint32_t (*)(const std::byte* from, std::size_t bytes), 8> read;
 };
 
 }  // namespace coli::simd

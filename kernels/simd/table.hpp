@@ -14,6 +14,7 @@
 #include "coli/kernels/simd/matmul.hpp"
 #include "coli/kernels/simd/prepare.hpp"
 #include "coli/kernels/simd/quantise.hpp"
+#include "coli/kernels/simd/read.hpp"
 #include "coli/kernels/simd/rmsnorm.hpp"
 #include "coli/kernels/simd/rope.hpp"
 #include "coli/kernels/simd/softmax.hpp"
@@ -74,6 +75,8 @@ struct TableMaker {
     t.softmax = &softmax<Arch>;
     t.top_k = &top_k<Arch>;
     t.argmax = &argmax<Arch>;
+    t.read = {&read<Arch, 1, false>, &read<Arch, 2, false>, &read<Arch, 4, false>, &read<Arch, 8, false>,
+              &read<Arch, 1, true>,  &read<Arch, 2, true>,  &read<Arch, 4, true>,  &read<Arch, 8, true>};
     return t;
   }
 };
