@@ -45,9 +45,9 @@ inline bool is_special_file(const std::string& path) {
 }
 
 /// Can write_json write there? Asked before the work that it would report. Errors: io, naming the path.
-inline coli::Result<void> check_json_path(const std::string& path) {
+inline coli::Result<void> check_json_path(const std::string& path, const char* option = "--json") {
   if (path.empty() || path == "-") return {};
-  const auto refuse = [&](int why) { return coli::Error{coli::Errc::io, std::string("cannot write there: ") + std::strerror(why), "--json", path}; };
+  const auto refuse = [&](int why) { return coli::Error{coli::Errc::io, std::string("cannot write there: ") + std::strerror(why), option, path}; };
   std::error_code unknown;
   if (std::filesystem::is_directory(path, unknown)) return refuse(EISDIR);
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "coli/evaluation/floors.hpp"
 #include "driver/session.hpp"
 
 namespace colidrv {
@@ -19,6 +20,8 @@ struct ProfileEntry {
   /// Why it can't run on this machine; empty where it can.
   std::string (*why_not)();
   coli::Result<std::unique_ptr<Session>> (*open)(coli::gguf::ModelFile file, const coli::EngineOptions& options);
+  /// Floors of margins where this profile has its own; otherwise the lane's.
+  coli::evaluation::Floors floors{};
 };
 
 /// All profiles in this binary, best first: `auto` takes the first that can run here.

@@ -3,6 +3,7 @@
 // One virtual call a token or a prompt; nothing inside an engine is virtual.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,6 +32,9 @@ class Session {
   virtual std::uint32_t context() const = 0;
   virtual coli::Result<void> truncate(std::uint32_t position) = 0;
   virtual coli::Result<std::span<const float>> prefill(std::span<const coli::TokenId> tokens) = 0;
+  /// The same; `each(position, logits)` sees the logits after every token.
+  using EachLogits = std::function<void(std::uint32_t, std::span<const float>)>;
+  virtual coli::Result<std::span<const float>> prefill(std::span<const coli::TokenId> tokens, const EachLogits& each) = 0;
   virtual coli::Result<std::span<const float>> step(coli::TokenId token) = 0;
   virtual void cancel() noexcept = 0;
 
@@ -44,6 +48,7 @@ class Session {
   virtual unsigned threads() const = 0;
   virtual std::vector<std::string> notes() const = 0;
   virtual std::string isa() const = 0;
+  virtual coli::KvFormat kv_format() const = 0;
   virtual coli::EngineObserver& observer() = 0;
 };
 

@@ -21,6 +21,9 @@ class SessionOf final : public Session {
   std::uint32_t context() const override { return engine_.context(); }
   coli::Result<void> truncate(std::uint32_t position) override { return engine_.truncate(position); }
   coli::Result<std::span<const float>> prefill(std::span<const coli::TokenId> tokens) override { return engine_.prefill(tokens); }
+  coli::Result<std::span<const float>> prefill(std::span<const coli::TokenId> tokens, const EachLogits& each) override {
+    return engine_.prefill(tokens, [&](std::uint32_t position, std::span<const float> logits) { each(position, logits); });
+  }
   coli::Result<std::span<const float>> step(coli::TokenId token) override { return engine_.step(token); }
   void cancel() noexcept override { engine_.cancel(); }
 
@@ -34,6 +37,7 @@ class SessionOf final : public Session {
   std::vector<std::string> notes() const override { return engine_.notes(); }
   unsigned threads() const override { return engine_.threads(); }
   std::string isa() const override { return std::string(engine_.kernels().isa()); }
+  coli::KvFormat kv_format() const override { return engine_.kv_format(); }
   coli::EngineObserver& observer() override { return engine_.observer(); }
 
  private:

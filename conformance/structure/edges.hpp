@@ -34,6 +34,7 @@ inline constexpr std::array kEdgeRules{
              "coli/core/ coli/contracts/expert_store.hpp coli/contracts/eviction_policy.hpp "
              "coli/contracts/names_itself.hpp"},
     EdgeRule{"include/coli/plan/", "coli/core/ coli/gguf/ coli/quant/"},
+    EdgeRule{"include/coli/evaluation/", "coli/core/ coli/moe/routing.hpp coli/sample/greedy.hpp"},
     EdgeRule{"include/coli/sample/", "coli/core/ coli/contracts/sampler.hpp coli/contracts/names_itself.hpp"},
     EdgeRule{"include/coli/", "coli/"},
     EdgeRule{"kernels/ref/", "coli/core/ coli/quant/ coli/contracts/"},

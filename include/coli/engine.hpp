@@ -83,6 +83,7 @@ class engine {
   /// What a person should be told: where something slower than it could be is in use, and why.
   std::vector<std::string> notes() const { return model_->experts->notes(); }
   unsigned threads() const noexcept { return model_->backend.n_threads(); }
+  KvFormat kv_format() const noexcept { return model_->kv.shape().format; }
   std::uint32_t context() const noexcept { return model_->kv.shape().capacity; }
   EngineObserver& observer() noexcept { return model_->observer; }
   /// What chooses the experts, and where their bytes come from: of use where the profile names its own.
