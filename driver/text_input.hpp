@@ -24,7 +24,7 @@ inline coli::Result<std::vector<coli::TokenId>> parse_ids(std::string_view list,
     const std::string_view word = list.substr(0, list.find(','));
     std::int32_t id = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-    if (error != std::errc{} || end != word.data() + word.size() || id < 0)
+    if (error != std::errc{} || end != word.data() + word.size() || id < 0 || word.front() == '-')
       return coli::Error{coli::Errc::usage, "'" + std::string(word) + "' is not a token id; expected numbers like 1,2,3", option};
     ids.push_back(coli::TokenId{id});
     more = word.size() < list.size();  // a comma, and so another id, follows

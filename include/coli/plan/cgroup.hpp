@@ -109,6 +109,7 @@ inline Result<std::vector<CgroupDirectory>> cgroup_directories(const std::string
   for (const bool v2 : {false, true}) {
     const auto member = detail::cgroup_membership(cgroups, v2, controller);
     if (!member) continue;  // no process of ours in this hierarchy
+    if (!member->starts_with('/')) return machine_error(cgroups_path, "places this process in '" + *member + "', which is no path", "cgroup membership");
     bool mounted = false, seen = false;
     for (const detail::CgroupMount& mount : mounts) {
       if (mount.v2 != v2) continue;

@@ -37,7 +37,7 @@ inline std::optional<std::vector<unsigned>> parse_cpu_list(std::string_view text
     const std::size_t dash = item.find('-');
     const auto first = to_count(item.substr(0, dash)), last = dash == std::string_view::npos ? first : to_count(item.substr(dash + 1));
     constexpr std::uint64_t kMostCpus = 1 << 16;
-    if (!first || !last || *last < *first || *last >= kMostCpus) return std::nullopt;
+    if (!first || !last || *last < *first || *last >= kMostCpus || cpus.size() > kMostCpus) return std::nullopt;
     for (std::uint64_t cpu = *first; cpu <= *last; ++cpu) cpus.push_back(static_cast<unsigned>(cpu));
   }
   return cpus;

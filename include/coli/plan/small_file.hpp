@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "coli/core/error.hpp"
+#include "coli/gguf/printable.hpp"
 
 namespace coli {
 
@@ -59,9 +60,10 @@ inline std::optional<std::uint64_t> to_kb_bytes(std::string_view text) {
   return count && *count <= UINT64_MAX / 1024 ? std::optional(*count * 1024) : std::nullopt;
 }
 
-/// An Error about a file that a machine's figures are read from.
+/// An Error about a file that a machine's figures are read from. `why` may quote it: whatever it holds, one line comes out.
 inline Error machine_error(const std::string& path, std::string why, std::string what) {
-  return {Errc::bad_input, std::move(why), std::move(what), path};
+  constexpr std::size_t kLongest = 300;
+  return {Errc::bad_input, gguf::printable(why, kLongest), std::move(what), path};
 }
 
 }  // namespace coli
