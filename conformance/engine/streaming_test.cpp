@@ -213,7 +213,7 @@ BOOST_AUTO_TEST_CASE(a_read_error_ends_the_generation_with_its_place_and_nothing
   if (!kernels) return;
   const Model model("tiny_q4_k_m.gguf", *kernels, 9, 12);
   std::size_t with_text = 0, n_failed = 0;
-  for (std::uint32_t one_in = 20; one_in < 400; one_in += 29) {
+  for (std::uint32_t one_in = 3; one_in < 120; one_in += 9) {
     const test::Watchdog watchdog("a read that fails");
     auto engine = *model.open(0.1, kPolicies[one_in % kPolicies.size()], "pread", 1 + one_in % 4, one_in % 3);
     const Decisions expected = decide(engine, model.prompt(), model.n_tokens());

@@ -62,7 +62,9 @@ inline Result<Buffer> measuring_memory(Accountant& accountant, const Machine& ma
 /// Bytes a second that `pool` reads of `memory` (about a quarter of a second).
 inline RateReading measure_memory(const Buffer& memory, ThreadPool& pool) {
   const std::span<const std::byte> all = memory.all<const std::byte>();
-  return {measure_read_bandwidth(std::span(&all, 1), pool, kGiB), "measured, " + std::to_string(pool.n_workers()) + " threads"};
+  ReadBandwidth loops;
+  loops.add(kPortableReadLoops, {all}, "");
+  return {loops.measure(pool, kGiB / kPortableReadLoops.size()), "measured, " + std::to_string(pool.n_workers()) + " threads"};
 }
 
 /// Bytes of weights a second that kernels multiply with one token's activations: matrices of an expert's shape, one a
