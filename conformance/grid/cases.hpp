@@ -6,9 +6,14 @@
 // digest too, so that a device can be asked for the emulator's very bits.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "coli/core/error.hpp"
@@ -19,6 +24,7 @@ namespace coli::grid::cases {
 ///   auto buffer = device.upload(std::vector<V>);  V* at = buffer.get();
 ///   Result<std::vector<V>> values = device.download(buffer);
 ///   Result<void> done = device.launch(body, shape);   // in order with uploads and downloads
+///   Device::kQuick                                    // launches are dear: cases keep to a few small shapes
 class Report {
  public:
   void expect(bool holds, const std::string& what) {
@@ -57,6 +63,12 @@ class Report {
   std::vector<std::string> failures_;
   std::vector<Digest> digests_;
 };
+
+/// All shapes, or where launches are dear those that `few` names.
+template <class Device, class Shape>
+std::vector<Shape> shapes(std::initializer_list<Shape> all, std::initializer_list<Shape> few) {
+  return Device::kQuick ? few : all;
+}
 
 /// What is read back; empty, and reported, where that failed.
 template <class Device, class Buffer>

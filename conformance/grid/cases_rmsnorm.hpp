@@ -18,8 +18,8 @@ namespace coli::grid::cases {
 template <class Device>
 void rmsnorm(Device& device, Report& report) {
   constexpr float kEpsilon = 1e-6f;
-  for (const std::uint32_t dim : {1u, 31u, 32u, 64u, 255u, 256u, 257u, 2048u})
-    for (const std::uint32_t n_rows : {1u, 3u}) {
+  for (const std::uint32_t dim : shapes<Device>({1u, 31u, 32u, 64u, 255u, 256u, 257u, 2048u}, {31u, 257u}))
+    for (const std::uint32_t n_rows : shapes<Device>({1u, 3u}, {3u})) {
       report.context("rmsnorm " + std::to_string(n_rows) + "x" + std::to_string(dim));
       const std::vector<float> x = test::random_floats(std::size_t{n_rows} * dim, dim, 3), weight = test::random_floats(dim, dim + 1);
       const auto x_at = device.upload(x);

@@ -26,6 +26,8 @@ inline constexpr bool kThreadSanitizer = false;
 
 class HostDevice {
  public:
+  static constexpr bool kQuick = kThreadSanitizer;
+
   /// Under a thread sanitizer, which does not know fibers, every GPU thread is a thread.
   static GridOptions checked() { return kThreadSanitizer ? GridOptions{Scheduler::threads, 1, false, Planted::nothing} : GridOptions{Scheduler::fibers, 1, true, Planted::nothing}; }
 
