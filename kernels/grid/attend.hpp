@@ -24,7 +24,7 @@ namespace coli::grid {
 
 inline constexpr std::uint32_t kSplit = 128;          // positions, and threads of a block
 inline constexpr std::uint32_t kSplitQueries = 8;     // query heads a block
-inline constexpr std::uint32_t kMostHeadDim = 256;
+inline constexpr std::uint32_t kSharedHeadDim = 256;  // queries of wider heads are read where they lie
 
 /// Where splits leave what they found. One entry a (token, query head, split), splits adjacent.
 struct AttendPartials {
@@ -43,12 +43,12 @@ struct AttendPartials {
   }
 };
 
-/// Token t sees positions 0 .. first + t. Requires head_dim even and at most kMostHeadDim, n_heads a multiple of KV heads.
+/// Token t sees positions 0 .. first + t. Requires n_heads a multiple of KV heads.
 template <class Element>
 struct AttendSplit {
   static constexpr FixedName name{"attend_split"};
   struct Shared {
-    Array<float, kSplitQueries * kMostHeadDim> queries;
+    Array<float, kSplitQueries * kSharedHeadDim> queries;
     Array<float, kSplitQueries * kSplit> weights;  // scores at first
   };
 
@@ -75,10 +75,11 @@ struct AttendSplit {
     const std::uint32_t n_here = n_positions - split * kSplit < kSplit ? n_positions - split * kSplit : kSplit;
     const std::size_t head = std::size_t{token} * n_heads + kv_head * per_kv + begin;  // the first of the block's query heads
 
-    for (std::uint32_t d = i; d < n_queries * dim; d += kSplit) t.load_async(shared.queries, d, queries + head * dim + d);
+    const float* mine = queries + head * dim;
+    for (std::uint32_t d = i; dim <= kSharedHeadDim && d < n_queries * dim; d += kSplit) t.load_async(shared.queries, d, mine + d);
     t.wait_async();
     t.sync_block();
-    score(t, shared, layer.keys(kv_head) + (std::size_t{split} * kSplit + i) * dim, n_queries, i < n_here);
+    score(t, shared, mine, layer.keys(kv_head) + (std::size_t{split} * kSplit + i) * dim, n_queries, i < n_here);
     t.sync_block();
     for (std::uint32_t q = t.warp(); q < n_queries; q += kSplit / kWarp) weigh(t, shared, q, (head + q) * partials.n_splits + split);
     t.sync_block();
@@ -95,13 +96,13 @@ struct AttendSplit {
   /// The scores of this thread's position, with all queries at once: each key is read once, in wide loads where rows are
   /// whole ones.
   template <Thread T>
-  COLI_DEVICE void score(T& t, Shared& shared, const Element* key, std::uint32_t n_queries, bool is_there) const {
+  COLI_DEVICE void score(T& t, Shared& shared, const float* mine, const Element* key, std::uint32_t n_queries, bool is_there) const {
     const std::uint32_t dim = layer.head_dim;
     float dot[kSplitQueries] = {};
     const auto add = [&](std::uint32_t d, Element element) {
       const float k = widen(t, element);
       unroll<kSplitQueries>([&](auto q) {
-        if (q < n_queries) dot[q] = t.fma(t.load(shared.queries, q * dim + d), k, dot[q]);
+        if (q < n_queries) dot[q] = t.fma(dim <= kSharedHeadDim ? t.load(shared.queries, q * dim + d) : t.load(mine + q * dim + d), k, dot[q]);
       });
     };
     if (is_there && dim % kWide == 0) {
