@@ -35,7 +35,7 @@ BOOST_AUTO_TEST_CASE(routes_are_the_oracles) {
   for (const auto& [stem, file] : golden_models()) {
     auto engine = open_fixture<scalar>(file);
     std::vector<std::vector<std::vector<std::uint32_t>>> seen;  // [position][MoE layer] ids
-    engine.observer().on_routing = [&](LayerId, std::uint32_t first, const Routing& routing) {
+    engine.observer().on_routing = [&](LayerId, std::uint32_t first, const Routing& routing, const LeaseNotes&) {
       if (seen.size() < first + routing.n_tokens) seen.resize(first + routing.n_tokens);
       for (std::uint32_t t = 0; t < routing.n_tokens; ++t) {
         auto& ids = seen[first + t].emplace_back();

@@ -190,7 +190,7 @@ BOOST_AUTO_TEST_CASE(a_prefill_chunk_reads_each_touched_expert_once) {
       auto engine = model.open(share, "", "pread", 2);
       require_ok(engine);
       std::set<ExpertKey> touched;
-      engine->observer().on_routing = [&](LayerId layer, std::uint32_t, const Routing& routing) {
+      engine->observer().on_routing = [&](LayerId layer, std::uint32_t, const Routing& routing, const LeaseNotes&) {
         for (const ExpertId expert : routing.ids) touched.insert({layer, expert});
       };
       engine->store().take_submitted();

@@ -33,6 +33,9 @@ inline constexpr std::array kEdgeRules{
     EdgeRule{"include/coli/cache/",
              "coli/core/ coli/contracts/expert_store.hpp coli/contracts/eviction_policy.hpp "
              "coli/contracts/names_itself.hpp"},
+    EdgeRule{"include/coli/evidence/",
+             "coli/core/ coli/cache/ coli/contracts/ coli/gguf/ coli/model/ coli/moe/ coli/plan/ coli/quant/ "
+             "coli/engine_options.hpp"},
     EdgeRule{"include/coli/plan/", "coli/core/ coli/gguf/ coli/quant/"},
     EdgeRule{"include/coli/evaluation/", "coli/core/ coli/moe/routing.hpp coli/sample/greedy.hpp"},
     EdgeRule{"include/coli/sample/", "coli/core/ coli/contracts/sampler.hpp coli/contracts/names_itself.hpp"},

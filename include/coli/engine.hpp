@@ -111,6 +111,12 @@ class engine {
     return {};
   }
 
+  /// Reads experts into free slots before they are asked for, the first of `keys` first: a warm start. Evicts nothing.
+  /// Errors: io.
+  Result<void> preload(std::span<const ExpertKey> keys) {
+    return model_->experts->has_experts() ? model_->experts->cache().preload(keys, threads()) : Result<void>{};
+  }
+
   /// Makes the running call return Errc::interrupted soon; where none runs, the next step(): nothing is lost between
   /// the steps of a generation. A prefill starts afresh. Any thread, also a signal handler.
   void cancel() noexcept { model_->cancelled.store(true, std::memory_order_relaxed); }
@@ -120,11 +126,11 @@ class engine {
   /// for: both before any compute), internal (a value is not finite), io, interrupted.
   Result<std::span<const float>> prefill(std::span<const TokenId> tokens) {
     model_->cancelled.store(false, std::memory_order_relaxed);
-    return timed(tokens.size(), model_->stats.prefill_tokens, model_->stats.prefill_seconds, [&] { return append(tokens, nullptr); });
+    return timed(tokens.size(), model_->stats.prefill_tokens, model_->stats.prefill_seconds, [&] { return append(tokens, RoutePhase::prefill, nullptr); });
   }
   /// The same for one generated token.
   Result<std::span<const float>> step(TokenId token) {
-    return timed(1, model_->stats.decode_tokens, model_->stats.decode_seconds, [&] { return append({&token, 1}, nullptr); });
+    return timed(1, model_->stats.decode_tokens, model_->stats.decode_seconds, [&] { return append({&token, 1}, RoutePhase::decode, nullptr); });
   }
   /// As prefill; `each(position, logits)` sees the logits after every token, in order.
   template <class Each>
@@ -133,7 +139,7 @@ class engine {
                             (*static_cast<std::remove_reference_t<Each>*>(context))(position, logits);
                           }};
     model_->cancelled.store(false, std::memory_order_relaxed);
-    return timed(tokens.size(), model_->stats.prefill_tokens, model_->stats.prefill_seconds, [&] { return append(tokens, &call); });
+    return timed(tokens.size(), model_->stats.prefill_tokens, model_->stats.prefill_seconds, [&] { return append(tokens, RoutePhase::prefill, &call); });
   }
 
   /// Generates after `prompt`; see coli::generate (generation.hpp) for what `on_token` sees and returns.
@@ -151,7 +157,7 @@ class engine {
 
   explicit engine(std::unique_ptr<LoadedModel<P>> model) : model_(std::move(model)) {}
 
-  Result<std::span<const float>> append(std::span<const TokenId> tokens, const EachLogits* each) {
+  Result<std::span<const float>> append(std::span<const TokenId> tokens, RoutePhase phase, const EachLogits* each) {
     LoadedModel<P>& m = *model_;
     if (tokens.empty()) return Error{Errc::usage, "no tokens to process"};
     for (const TokenId token : tokens)
@@ -163,7 +169,7 @@ class engine {
     for (std::size_t done = 0; done < tokens.size();) {
       const auto n = static_cast<std::uint32_t>(std::min<std::size_t>(m.chunk, tokens.size() - done));
       const bool last = done + n == tokens.size();
-      if (auto passed = forward(tokens.subspan(done, n), last, each); !passed) {
+      if (auto passed = forward(tokens.subspan(done, n), phase, last, each); !passed) {
         if (passed.error().code == Errc::interrupted) m.cancelled.store(false, std::memory_order_relaxed);
         return std::move(passed).error();
       }
@@ -173,7 +179,7 @@ class engine {
   }
 
   /// One pass of n tokens through the whole model, appended to the sequence when it is done.
-  Result<void> forward(std::span<const TokenId> tokens, bool wants_logits, const EachLogits* each) {
+  Result<void> forward(std::span<const TokenId> tokens, RoutePhase phase, bool wants_logits, const EachLogits* each) {
     LoadedModel<P>& m = *model_;
     const Hyperparams& h = m.hyperparams;
     const Scratch& s = m.scratch;
@@ -190,6 +196,7 @@ class engine {
       if (each != nullptr) each->call(each->context, position() + t, m.logits);
     }
     m.tokens.insert(m.tokens.end(), tokens.begin(), tokens.end());
+    if (m.observer.on_pass) m.observer.on_pass(position() - n, n, phase);
     return {};
   }
 
@@ -199,6 +206,7 @@ class engine {
     const Hyperparams& h = m.hyperparams;
     const Scratch& s = m.scratch;
     const auto n = static_cast<std::uint32_t>(tokens.size());
+    LeaseNotes* const notes = m.observer.on_routing ? &m.lease_notes : nullptr;
     m.backend.embed(m.trunk.embedding, tokens, s.hidden);
     m.backend.positions(m.rope, first, n, h.head_dim, s.rope);
     for (std::uint32_t l = 0; l < h.n_layers; ++l) {
@@ -207,8 +215,8 @@ class engine {
       attention_block(m.backend, h, layer, l, m.kv, first, n, s);
       if (layer.is_moe()) {
         COLI_CHECK(moe_block(m.backend, m.experts->cache(), m.routes, m.moe_layers[l], first, n,
-                             {s.hidden, s.normed, s.router, s.expert_rows, s.foresight, &m.routing, &m.batches, &m.cancelled}, m.foresight_after(l)));
-        if (m.observer.on_routing) m.observer.on_routing(LayerId{l}, first, m.routing);
+                             {s.hidden, s.normed, s.router, s.expert_rows, s.foresight, &m.routing, &m.batches, &m.cancelled, notes}, m.foresight_after(l)));
+        if (m.observer.on_routing) m.observer.on_routing(LayerId{l}, first, m.routing, m.lease_notes);
       } else {
         dense_ffn_block(m.backend, h, layer, n, s);
       }

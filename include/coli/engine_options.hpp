@@ -14,6 +14,8 @@
 #include "coli/contracts/cpu_kernels.hpp"
 #include "coli/core/bytes.hpp"
 #include "coli/core/ids.hpp"
+#include "coli/moe/lease_notes.hpp"
+#include "coli/moe/route_phase.hpp"
 #include "coli/moe/routing.hpp"
 #include "coli/store/store_options.hpp"
 
@@ -36,8 +38,10 @@ struct EngineOptions {
 struct EngineObserver {
   /// The residual stream [n_tokens, hidden] of positions first.. after a layer (layer 0 = first) ...
   std::function<void(LayerId, std::uint32_t first, std::span<const float> hidden)> on_hidden;
-  /// ... and the choice of an MoE layer for positions first.. .
-  std::function<void(LayerId, std::uint32_t first, const Routing&)> on_routing;
+  /// ... the choice of an MoE layer for positions first.., and what the cache did for it ...
+  std::function<void(LayerId, std::uint32_t first, const Routing&, const LeaseNotes&)> on_routing;
+  /// ... and after the whole pass, when positions first.. are part of the sequence.
+  std::function<void(std::uint32_t first, std::uint32_t n_tokens, RoutePhase)> on_pass;
 };
 
 /// Counts since the engine was opened.

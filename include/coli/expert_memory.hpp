@@ -111,7 +111,7 @@ class ExpertMemory {
     };
     COLI_TRY(cache, Cache::open(accountant, *store_, geometry_, plan, filler_, CacheOptions{.staging_buffers = 0, .zero_copy = zero_copy_}, make_policy));
     cache_ = std::move(cache);
-    n_slots_ = plan.total();
+    n_slots_ = zero_copy_ ? 0 : plan.total();  // mapped weights need none
     return plan.all_resident(geometry_) ? cache_->fill_all(n_threads) : Result<void>{};
   }
 

@@ -100,6 +100,7 @@ struct LoadedModel {
   std::vector<TokenId> tokens;  // what the KV cache holds
   std::atomic<bool> cancelled{false};
   EngineObserver observer;
+  LeaseNotes lease_notes;  // of the layer just done
   EngineStats stats;
 
  private:

@@ -42,6 +42,12 @@ class AccessTrace {
   std::size_t n_rows() const noexcept { return rows_.size(); }
   std::size_t n_accesses() const noexcept { return experts_.size(); }
 
+  /// Room for that many, so that adding doesn't copy.
+  void reserve(std::size_t n_rows) {
+    rows_.reserve(n_rows);
+    experts_.reserve(n_rows * top_k_);
+  }
+
   /// Rows of one group are added one after another. Requires layer and experts within the geometry.
   void add(LayerId layer, std::uint32_t token, std::uint32_t group, Phase phase, std::span<const ExpertId> experts) {
     rows_.push_back({experts_.size(), layer.value, token, group, phase});

@@ -145,6 +145,7 @@ class CacheCore {
     if (classes_[c].pinned[slot.value] == 0) classes_[c].free.push_back(slot);
   }
 
+  std::size_t free_slots(std::uint32_t size_class) const noexcept { return classes_[size_class].free.size(); }
   bool resident(ExpertKey key) const noexcept { return residency_.slot_of(key).has_value(); }
   std::optional<SlotId> slot_of(ExpertKey key) const noexcept { return residency_.slot_of(key); }
   const CacheGeometry& geometry() const noexcept { return geometry_; }

@@ -170,18 +170,15 @@ class ExpertCache {
   Result<void> fill_all(unsigned n_threads, const std::atomic<bool>* cancel = nullptr) {
     if (!mapped_.empty()) return {};
     COLI_TRY(lease, acquire_all(cancel));
-    const auto work = [&lease] {
-      for (;;) {
-        auto ready = lease.next();
-        if (!ready || !*ready || !lease.down(**ready)) return;
-      }
-    };
-    std::vector<std::thread> helpers;
-    for (unsigned i = 1; i < n_threads; ++i) helpers.emplace_back(work);
-    work();
-    for (std::thread& helper : helpers) helper.join();
-    if (auto error = lease.error()) return *std::move(error);
-    return {};
+    return fill(lease, n_threads);
+  }
+
+  /// Reads experts into slots that are free, the first of `keys` first, until none is or all were read: a warm start.
+  /// Evicts nothing and counts nothing. Errors: io; interrupted.
+  Result<void> preload(std::span<const ExpertKey> keys, unsigned n_threads, const std::atomic<bool>* cancel = nullptr) {
+    if (!mapped_.empty()) return {};
+    COLI_TRY(lease, acquire_free(keys, cancel));
+    return fill(lease, n_threads);
   }
 
   const CacheGeometry& geometry() const noexcept { return core_.geometry(); }
@@ -208,6 +205,11 @@ class ExpertCache {
     stats.prefetch = prefetch_stats_;
     if (per_layer) stats.layers.assign(core_.layer_stats().begin(), core_.layer_stats().end());
     return stats;
+  }
+  /// As in stats(), for those who ask between layers.
+  double wait_seconds() const {
+    const std::lock_guard lock(mutex_);
+    return seconds(wait_time_);
   }
   void reset_stats() {
     const std::lock_guard lock(mutex_);
@@ -351,6 +353,51 @@ class ExpertCache {
     }
     core_.count_hits(layer, experts.size());
     return {};
+  }
+
+  /// Computes nothing with a lease but waits until all of it is in its slots.
+  Result<void> fill(Lease& lease, unsigned n_threads) {
+    const auto work = [&lease] {
+      for (;;) {
+        auto ready = lease.next();
+        if (!ready || !*ready || !lease.down(**ready)) return;
+      }
+    };
+    std::vector<std::thread> helpers;
+    for (unsigned i = 1; i < n_threads; ++i) helpers.emplace_back(work);
+    work();
+    for (std::thread& helper : helpers) helper.join();
+    if (auto error = lease.error()) return *std::move(error);
+    return {};
+  }
+
+  /// Leases those of `keys` for which slots are free, layer by layer.
+  Result<Lease> acquire_free(std::span<const ExpertKey> keys, const std::atomic<bool>* cancel) {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::size_t> n_free;
+    for (std::uint32_t c = 0; c < geometry().classes().size(); ++c) n_free.push_back(core_.free_slots(c));
+    std::vector<std::vector<ExpertId>> chosen(geometry().n_layers());
+    for (const ExpertKey key : keys) {
+      if (!geometry().has_experts(key.layer) || key.expert.value >= geometry().n_experts() || core_.resident(key)) continue;
+      std::size_t& left = n_free[geometry().class_of(key.layer)];
+      if (left == 0) continue;
+      --left;
+      chosen[key.layer.value].push_back(key.expert);
+    }
+    Group& group = groups_.take();
+    group.clear();
+    group.cancel = cancel;
+    Lease lease(*this, group);
+    for (std::uint32_t l = 0; l < chosen.size(); ++l) {
+      if (chosen[l].empty()) continue;
+      if (auto added = add(group, LayerId{l}, chosen[l]); !added) {
+        fail(group, std::move(added).error());
+        break;
+      }
+    }
+    core_.reset_stats();
+    submit();
+    return lease;
   }
 
   Result<Lease> acquire_all(const std::atomic<bool>* cancel) {

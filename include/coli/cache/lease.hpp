@@ -53,6 +53,9 @@ class Lease {
 
   std::size_t size() const noexcept { return group_->items.size(); }
 
+  /// Whether the group's expert `index` had its slot when it was acquired.
+  bool was_resident(std::size_t index) const noexcept { return group_->items[index].filling == nullptr; }
+
   /// The lease's error, if it has failed: for the thread that joins the workers.
   std::optional<Error> error() const { return cache_->error_of(*group_); }
 

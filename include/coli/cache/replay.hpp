@@ -60,11 +60,17 @@ inline std::vector<std::shared_ptr<const AccessFuture>> futures_of(const AccessT
   return {futures.begin(), futures.end()};
 }
 
-/// Drives `trace` through a cache of `plan`'s slots. `make_policy(EvictionShape, size_class)`. Errors: usage, where a
-/// group can't be served; bad_input, where the trace doesn't fit the geometry.
-template <EvictionPolicy E, class MakePolicy>
+/// For replays that nobody watches.
+struct IgnoreGroups {
+  void operator()(LayerId, Phase, std::size_t, std::uint64_t) const noexcept {}
+};
+
+/// Drives `trace` through a cache of `plan`'s slots. `make_policy(EvictionShape, size_class)`;
+/// `on_group(layer, phase, n_experts, n_misses)` sees each group when it was served. Errors: usage, where a group can't
+/// be served; bad_input, where the trace doesn't fit the geometry.
+template <EvictionPolicy E, class MakePolicy, class OnGroup = IgnoreGroups>
 Result<ReplayCounts> replay_with(const AccessTrace& trace, const CacheGeometry& geometry, const SlotPlan& plan,
-                                 Grouping grouping, MakePolicy&& make_policy) {
+                                 Grouping grouping, MakePolicy&& make_policy, OnGroup&& on_group = {}) {
   if (trace.n_layers() > geometry.n_layers() || trace.n_experts() > geometry.n_experts()) {
     return Error{Errc::bad_input, "the trace is of a larger model than the geometry"};
   }
@@ -102,21 +108,23 @@ Result<ReplayCounts> replay_with(const AccessTrace& trace, const CacheGeometry& 
     const std::uint64_t bytes = geometry.raw_bytes(layer, Part::gate) + geometry.raw_bytes(layer, Part::up) +
                                 geometry.raw_bytes(layer, Part::down);
     counts.missed_bytes[p] += n_misses * bytes;
+    on_group(layer, phase, experts.size(), n_misses);
   });
   if (error) return *std::move(error);
   counts.layers.assign(core.layer_stats().begin(), core.layer_stats().end());
   return counts;
 }
 
-template <EvictionPolicy E>
+template <EvictionPolicy E, class OnGroup = IgnoreGroups>
 Result<ReplayCounts> replay(const AccessTrace& trace, const CacheGeometry& geometry, const SlotPlan& plan,
-                            Grouping grouping) {
+                            Grouping grouping, OnGroup&& on_group = {}) {
   if constexpr (std::same_as<E, Belady>) {
     const auto futures = futures_of(trace, geometry, grouping);
     return replay_with<E>(trace, geometry, plan, grouping,
-                          [&](EvictionShape shape, std::uint32_t c) { return Belady(shape, futures[c]); });
+                          [&](EvictionShape shape, std::uint32_t c) { return Belady(shape, futures[c]); }, on_group);
   } else {
-    return replay_with<E>(trace, geometry, plan, grouping, [](EvictionShape shape, std::uint32_t) { return E(shape); });
+    return replay_with<E>(
+        trace, geometry, plan, grouping, [](EvictionShape shape, std::uint32_t) { return E(shape); }, on_group);
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -46,8 +47,10 @@ inline SlotPlan least_slots(const CacheGeometry& geometry) {
   return plan;
 }
 
-/// Errors: over_budget where not even the least fits, with the arithmetic.
-inline Result<SlotPlan> plan_slots(const CacheGeometry& geometry, Bytes budget) {
+/// At most `most_slots` in all (but never fewer than the least): what a run of that many slots had. Errors: over_budget
+/// where not even the least fits, with the arithmetic.
+inline Result<SlotPlan> plan_slots(const CacheGeometry& geometry, Bytes budget,
+                                   std::uint64_t most_slots = std::numeric_limits<std::uint64_t>::max()) {
   SlotPlan plan = least_slots(geometry);
   if (plan.bytes > budget) {
     return Error{Errc::over_budget, "expert slots need at least " + std::to_string(plan.bytes.value) + " bytes (" +
@@ -56,7 +59,7 @@ inline Result<SlotPlan> plan_slots(const CacheGeometry& geometry, Bytes budget) 
                                         std::to_string(budget.value) + " are left for them"};
   }
   const auto n_classes = static_cast<std::uint32_t>(geometry.classes().size());
-  for (;;) {
+  for (std::uint64_t total = plan.total(); total < most_slots; ++total) {
     std::uint32_t next = n_classes;
     for (std::uint32_t c = 0; c < n_classes; ++c) {
       const std::uint64_t all = geometry.experts_in_class(c);
@@ -73,6 +76,7 @@ inline Result<SlotPlan> plan_slots(const CacheGeometry& geometry, Bytes budget) 
     plan.bytes = more;
     ++plan.slots[next];
   }
+  return plan;
 }
 
 }  // namespace coli

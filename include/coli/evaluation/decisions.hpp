@@ -101,7 +101,7 @@ Result<CaseDecisions> decide(Sequence& sequence, const std::string& id, std::spa
   // Experts are kept by position, so that the hash does not depend on how the prompt was cut into passes.
   std::vector<std::vector<ExpertId>> routes;
   auto& observer = sequence.observer();
-  auto before = std::exchange(observer.on_routing, [&](LayerId layer, std::uint32_t first, const Routing& routing) {
+  auto before = std::exchange(observer.on_routing, [&](LayerId layer, std::uint32_t first, const Routing& routing, const auto&...) {
     if (routes.size() < std::size_t{first} + routing.n_tokens) routes.resize(std::size_t{first} + routing.n_tokens);
     for (std::uint32_t t = 0; t < routing.n_tokens; ++t) {
       const auto ids = routing.ids_of(t);

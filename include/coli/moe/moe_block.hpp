@@ -15,6 +15,7 @@
 #include "coli/core/error.hpp"
 #include "coli/core/ids.hpp"
 #include "coli/moe/expert_ffn.hpp"
+#include "coli/moe/lease_notes.hpp"
 #include "coli/moe/routing.hpp"
 
 namespace coli {
@@ -50,6 +51,7 @@ struct MoeScratch {
   Routing* routing;
   ExpertBatches* batches;
   const std::atomic<bool>* cancelled;
+  LeaseNotes* notes = nullptr;  // filled for whoever watches
 };
 
 /// What the next MoE layer is likely to want: its own norm and router, on the hidden state that this layer's experts
@@ -84,6 +86,8 @@ Result<void> moe_block(Backend& backend, Cache& cache, Routes& routes, const Moe
     return Error{Errc::internal, "a router logit of token " + std::to_string(*token) + " of this pass is not finite", "layer " + std::to_string(layer.id.value)};
   s.batches->group(*s.routing, layer.rules.n_experts);
 
+  const double waited_before = s.notes != nullptr ? cache.wait_seconds() : 0;
+  if (s.notes != nullptr) s.notes->resident.assign(layer.rules.n_experts, 0);
   std::span<ExpertId> rest = s.batches->experts();
   bool is_first = true;
   while (!rest.empty()) {
@@ -94,9 +98,11 @@ Result<void> moe_block(Backend& backend, Cache& cache, Routes& routes, const Moe
       backend.expert_input(s.normed, n, layer.hidden, backend.quantises(layer.expert.gate.format) || backend.quantises(layer.expert.up.format));
     }
     COLI_CHECK(backend.experts(lease, *s.batches, layer.expert, s.expert_rows));
+    for (std::size_t i = 0; s.notes != nullptr && i < wave; ++i) s.notes->resident[rest[i].value] = lease.was_resident(i) ? 1 : 0;
     rest = rest.subspan(wave);
   }
   backend.combine(s.expert_rows, *s.routing, layer.hidden, s.hidden);
+  if (s.notes != nullptr) s.notes->wait_seconds = cache.wait_seconds() - waited_before;
   return {};
 }
 
