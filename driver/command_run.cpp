@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // colidrv run: generates text.
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
 #include <random>
 
 #include "coli/core/sha256.hpp"
+#include "coli/evidence/describe_run.hpp"
+#include "coli/evidence/process_usage.hpp"
+#include "coli/evidence/route_recorder.hpp"
+#include "coli/evidence/warm_set.hpp"
 #include "coli/generation.hpp"
 #include "coli/text/chat.hpp"
+#include "driver/build_info.hpp"
 #include "driver/commands.hpp"
 #include "driver/json_output.hpp"
 #include "driver/model_options.hpp"
@@ -27,7 +33,7 @@ struct RunOptions {
   coli::GenerationOptions generation;
   std::optional<std::uint64_t> seed;
   bool ignore_eos = false;
-  std::string json;
+  std::string json, trace, warm;
 };
 
 /// Ctrl-C asks the running generation to end; a second one ends the process as usual.
@@ -101,12 +107,15 @@ double rate(std::uint64_t tokens, double seconds) { return seconds > 0 ? static_
 
 double share(std::uint64_t part, std::uint64_t whole) { return whole == 0 ? 1 : static_cast<double>(part) / static_cast<double>(whole); }
 
-Json stats_json(const coli::EngineStats& stats) {
+Json stats_json(const coli::EngineStats& stats, const Session& session) {
   return {{"prefill_tokens", stats.prefill_tokens},
           {"prefill_tps", rate(stats.prefill_tokens, stats.prefill_seconds)},
           {"decode_tokens", stats.decode_tokens},
           {"decode_tps", rate(stats.decode_tokens, stats.decode_seconds)},
           {"peak_rss_bytes", peak_rss_bytes()},
+          {"isa", session.isa()},
+          {"threads", session.threads()},
+          {"process", coli::process_usage()},
           {"load_seconds", stats.load_seconds},
           {"kernels", stats.kernels},
           {"cache",
@@ -134,6 +143,56 @@ Json memory_json(const coli::Accountant& memory) {
   bill["total"] = memory.total().value;
   bill["limit"] = memory.limit() ? Json(memory.limit()->value) : Json(nullptr);
   return bill;
+}
+
+/// What past runs used most, read before this one begins; counts what this one uses, and remembers it at the end.
+class WarmStart {
+ public:
+  /// Errors: io; bad_input, where the file is damaged or another model's.
+  coli::Result<void> begin(const std::string& path, Session& session) {
+    const coli::Hyperparams& h = session.hyperparams();
+    COLI_TRY(fingerprint, coli::gguf::fingerprint(session.file()));
+    COLI_TRY(set, coli::WarmSet::load(path, std::move(fingerprint), h.n_layers, h.n_experts));
+    path_ = path;
+    set_.emplace(std::move(set));
+    COLI_CHECK(session.preload(set_->by_popularity()));
+    uses_.assign(h.n_layers, std::vector<std::uint64_t>(h.n_experts, 0));
+    auto& on_routing = session.observer().on_routing;
+    on_routing = [this, next = std::move(on_routing)](coli::LayerId layer, std::uint32_t first, const coli::Routing& routing, const coli::LeaseNotes& notes) {
+      for (const coli::ExpertId expert : routing.ids) ++uses_[layer.value][expert.value];
+      if (next) next(layer, first, routing, notes);
+    };
+    return {};
+  }
+  /// A file that may not be written is only read. Errors: io.
+  coli::Result<void> end() {
+    if (!set_ || (::access(path_.c_str(), F_OK) == 0 && ::access(path_.c_str(), W_OK) != 0)) return {};
+    set_->observe(uses_);
+    return set_->save(path_);
+  }
+
+ private:
+  std::string path_;
+  std::optional<coli::WarmSet> set_;
+  std::vector<std::vector<std::uint64_t>> uses_;
+};
+
+/// Starts writing which experts are chosen. Errors: io; usage, where the model has none.
+coli::Result<std::unique_ptr<coli::RouteRecorder>> start_trace(const RunOptions& options, const OpenModel& model, std::span<const coli::TokenId> prompt) {
+  Session& session = *model.session;
+  COLI_TRY(header, coli::describe_model(session.file(), session.hyperparams(), session.tensors(), prompt));
+  if (options.model.model.empty()) header.model = "embedded model";
+  const coli::SamplingOptions& s = options.generation.sampling;
+  const coli::EngineStats stats = session.stats();
+  header.sampler = {{"temperature", s.temperature}, {"top_k", s.top_k}, {"top_p", s.top_p}, {"min_p", s.min_p}, {"repeat_penalty", s.repeat_penalty}, {"seed", s.seed}};
+  header.settings.update(Json{{"profile", model.profile->name}, {"isa", session.isa()}, {"threads", session.threads()}, {"context", session.context()},
+                              {"chunk", options.model.chunk ? Json(*options.model.chunk) : Json(nullptr)}, {"memory", session.memory().limit() ? Json(session.memory().limit()->value) : Json(nullptr)},
+                              {"policy", stats.policy}, {"store", stats.store}, {"slots", stats.slots}, {"prefetch", options.model.prefetch}, {"warm", options.warm.empty() ? Json(nullptr) : Json(true)}, {"kernels", stats.kernels}});
+  header.source["commit"] = build_commit();
+  COLI_TRY(writer, coli::RouteTraceWriter::create(options.trace, header));
+  auto recorder = std::make_unique<coli::RouteRecorder>(std::move(writer));
+  recorder->watch(session.observer());
+  return recorder;
 }
 
 coli::Result<void> run(RunOptions options) {
@@ -166,6 +225,13 @@ coli::Result<void> run(RunOptions options) {
       error.message += "; --ctx may be up to " + std::to_string(most);
     return error;
   }
+  std::unique_ptr<coli::RouteRecorder> recorder;
+  if (!options.trace.empty()) {
+    COLI_TRY(started, start_trace(options, model, prompt));
+    recorder = std::move(started);
+  }
+  WarmStart warm;
+  if (!options.warm.empty()) COLI_CHECK(warm.begin(options.warm, session));
   const bool streams = options.json != "-";
   coli::Sha256 logits_hash;
   std::vector<coli::TokenId> ids;
@@ -189,9 +255,11 @@ coli::Result<void> run(RunOptions options) {
   });
   text += tail;
   if (streams && (stop || !ids.empty())) std::printf("%s\n", tail.c_str());
+  const coli::EngineStats stats = session.stats(recorder != nullptr);
+  if (recorder) COLI_CHECK(recorder->finish(coli::counted_json(stats, stop ? std::string(name_of(*stop)) : "error")));
+  if (stop) COLI_CHECK(warm.end());
   if (!stop && ids.empty()) return stop.error();
 
-  const coli::EngineStats stats = session.stats();
   const auto text_of_ids = [](std::span<const coli::TokenId> list) {
     Json array = Json::array();
     for (const coli::TokenId id : list) array.push_back(id.value);
@@ -202,7 +270,7 @@ coli::Result<void> run(RunOptions options) {
              {"text", text},                      {"stop", stop ? std::string(name_of(*stop)) : "error"},
              {"margins", std::move(margins)},     {"logits_hash", logits_hash.hex()},
              {"profile", model.profile->name},    {"seed", generation.sampling.seed},
-             {"stats", stats_json(stats)},        {"memory", memory_json(session.memory())}};
+             {"stats", stats_json(stats, session)},        {"memory", memory_json(session.memory())}};
     COLI_CHECK(write_json(out, options.json));
   }
   if (!options.model.quiet) {
@@ -238,6 +306,8 @@ void add_run(CLI::App& app, Action& action) {
   command.add_flag("--chat", options->chat, "put the prompt into the model's chat template");
   command.add_option("--system", options->system, "system message for --chat");
   command.add_flag("--no-think", options->no_think, "ask a thinking model to answer at once (with --chat)");
+  command.add_option("--warm", options->warm, "learned popularity of experts: read into free slots before the prompt, updated after the run; made where it is missing, only read where it is read-only")->check(CLI::Validator([](std::string& path) { return path.empty() ? std::string("needs the name of a file") : std::string(); }, "FILE"));
+  command.add_option("--trace", options->trace, "write which experts every token chose, and what the cache did for it, to a file (colidrv replay reads it)")->check(CLI::Validator([](std::string& path) { return path.empty() ? std::string("needs the name of a file") : std::string(); }, "FILE"));
   add_json_option(command, options->json);
   command.callback([&action, options] { action = [options] { return run(*options); }; });
 }

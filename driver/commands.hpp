@@ -19,5 +19,8 @@ void add_tokenize(CLI::App& app, Action& action);
 void add_eval(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_profiles(CLI::App& app, Action& action);
+void add_replay(CLI::App& app, Action& action);
+void add_experiment(CLI::App& app, Action& action);
+void add_receipt(CLI::App& app, Action& action);
 
 }  // namespace colidrv

@@ -57,11 +57,9 @@ inline coli::Result<void> check_json_path(const std::string& path, const char* o
   return {};
 }
 
-/// Writes `object` and a newline to `path`, or to standard output for "-". A file appears under its name only when it
-/// is complete; a link goes on pointing at it. Errors: io, naming the path.
-inline coli::Result<void> write_json(const Json& object, const std::string& path) {
-  // Text that is not UTF-8 (an unfinished character at the end of a generation) becomes U+FFFD.
-  const std::string text = object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+/// Writes `text` to `path`, or to standard output for "-". A file appears under its name only when it is complete; a
+/// link goes on pointing at it. Errors: io, naming the path.
+inline coli::Result<void> write_text(const std::string& text, const std::string& path) {
   const auto refuse = [&](const char* what) { return coli::Error{coli::Errc::io, std::string(what) + ": " + std::strerror(errno), "", path}; };
   if (path == "-") {
     if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) return refuse("cannot write to standard output");
@@ -82,6 +80,12 @@ inline coli::Result<void> write_json(const Json& object, const std::string& path
   const coli::Error error = refuse("cannot write");
   if (!special) ::unlink(written_to.c_str());
   return error;
+}
+
+/// The same for `object` and a newline. Text that is not UTF-8 (an unfinished character at the end of a generation)
+/// becomes U+FFFD.
+inline coli::Result<void> write_json(const Json& object, const std::string& path) {
+  return write_text(object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n", path);
 }
 
 }  // namespace colidrv

@@ -94,6 +94,9 @@ int run(int argc, char** argv) {
   colidrv::add_eval(app, action);
   colidrv::add_bench(app, action);
   colidrv::add_profiles(app, action);
+  colidrv::add_replay(app, action);
+  colidrv::add_experiment(app, action);
+  colidrv::add_receipt(app, action);
   check_numbers(app);
   try {
     app.parse(argc, argv);

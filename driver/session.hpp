@@ -36,13 +36,14 @@ class Session {
   using EachLogits = std::function<void(std::uint32_t, std::span<const float>)>;
   virtual coli::Result<std::span<const float>> prefill(std::span<const coli::TokenId> tokens, const EachLogits& each) = 0;
   virtual coli::Result<std::span<const float>> step(coli::TokenId token) = 0;
+  virtual coli::Result<void> preload(std::span<const coli::ExpertKey> keys) = 0;
   virtual void cancel() noexcept = 0;
 
   virtual coli::Result<const coli::Tokenizer*> tokenizer() const = 0;
   virtual const coli::gguf::ModelFile& file() const = 0;
   virtual const coli::Hyperparams& hyperparams() const = 0;
   virtual const coli::Accountant& memory() const = 0;
-  virtual coli::EngineStats stats() const = 0;
+  virtual coli::EngineStats stats(bool per_layer = false) const = 0;
   virtual const coli::ModelTensors& tensors() const = 0;
   virtual std::vector<std::span<const std::byte>> weight_memory() const = 0;
   virtual unsigned threads() const = 0;

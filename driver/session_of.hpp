@@ -25,13 +25,14 @@ class SessionOf final : public Session {
     return engine_.prefill(tokens, [&](std::uint32_t position, std::span<const float> logits) { each(position, logits); });
   }
   coli::Result<std::span<const float>> step(coli::TokenId token) override { return engine_.step(token); }
+  coli::Result<void> preload(std::span<const coli::ExpertKey> keys) override { return engine_.preload(keys); }
   void cancel() noexcept override { engine_.cancel(); }
 
   coli::Result<const coli::Tokenizer*> tokenizer() const override { return engine_.tokenizer(); }
   const coli::gguf::ModelFile& file() const override { return engine_.file(); }
   const coli::Hyperparams& hyperparams() const override { return engine_.hyperparams(); }
   const coli::Accountant& memory() const override { return engine_.memory(); }
-  coli::EngineStats stats() const override { return engine_.stats(); }
+  coli::EngineStats stats(bool per_layer) const override { return engine_.stats(per_layer); }
   const coli::ModelTensors& tensors() const override { return engine_.tensors(); }
   std::vector<std::span<const std::byte>> weight_memory() const override { return engine_.weight_memory(); }
   std::vector<std::string> notes() const override { return engine_.notes(); }
