@@ -208,6 +208,20 @@ BOOST_AUTO_TEST_CASE(a_prefill_chunk_reads_each_touched_expert_once) {
   }
 }
 
+// Who sits in the store's wait() is woken by completions: one that another thread takes leaves him there, and all others
+// in the end wait for him. It cost half of the decode rate once.
+BOOST_AUTO_TEST_CASE(no_completion_is_taken_from_under_a_waiting_thread) {
+  const auto kernels = best_kernels();
+  if (!kernels) return;
+  const Model model("bard.gguf", *kernels, 24, 12);
+  for (const unsigned threads : {2U, 3U, 4U}) {
+    auto engine = *model.open(0, "", "pread", threads);
+    engine.store().set_faults({.seed = threads, .longest_delay = std::chrono::microseconds(100)});
+    BOOST_CHECK_EQUAL(decide(engine, model.prompt(), model.n_tokens()).hash, model.reference());
+    BOOST_CHECK_EQUAL(engine.store().n_stolen(), 0U);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_read_error_ends_the_generation_with_its_place_and_nothing_else) {
   const auto kernels = best_kernels();
   if (!kernels) return;

@@ -39,11 +39,18 @@ class ScheduledStore {
     n_pending_.fetch_add(1);
     return faulty_.submit(key, part, destination, urgency);
   }
-  std::optional<Completion> poll() { return counted(faulty_.poll()); }
+  std::optional<Completion> poll() {
+    auto completion = counted(faulty_.poll());
+    if (completion && n_waiting_.load() != 0) n_stolen_.fetch_add(1);
+    return completion;
+  }
   std::optional<Completion> wait(std::chrono::milliseconds patience) {
     n_waits_.fetch_add(1);
     if (patience > longest_patience_.load()) longest_patience_.store(patience);
-    return counted(faulty_.wait(patience));
+    n_waiting_.fetch_add(1);
+    auto completion = counted(faulty_.wait(patience));
+    n_waiting_.fetch_sub(1);
+    return completion;
   }
   void cancel(ReadTicket ticket) { faulty_.cancel(ticket); }
   void promote(ReadTicket ticket) { faulty_.promote(ticket); }
@@ -57,6 +64,8 @@ class ScheduledStore {
   void set_faults(StoreFaults faults) { faulty_.set_faults(faults); }
   std::uint64_t n_waits() const { return n_waits_.load(); }
   std::chrono::milliseconds longest_patience() const { return longest_patience_.load(); }
+  /// Completions that poll() took while somebody sat in wait(), who then may wait for nothing.
+  std::uint64_t n_stolen() const { return n_stolen_.load(); }
   std::int64_t n_pending() const { return n_pending_.load(); }
   /// By expert and part: how often it was asked for since the last call.
   std::map<std::pair<ExpertKey, Part>, std::uint32_t> take_submitted() {
@@ -77,6 +86,8 @@ class ScheduledStore {
   std::map<std::pair<ExpertKey, Part>, std::uint32_t> n_submitted_;
   std::atomic<std::uint64_t> n_waits_{0};
   std::atomic<std::int64_t> n_pending_{0};
+  std::atomic<int> n_waiting_{0};
+  std::atomic<std::uint64_t> n_stolen_{0};
   std::atomic<std::chrono::milliseconds> longest_patience_{std::chrono::milliseconds(0)};
 };
 static_assert(require_expert_store<ScheduledStore>() && AdoptsDestinations<ScheduledStore>);

@@ -508,7 +508,10 @@ class ExpertCache {
     if (auto received = desk_.receive(std::move(completion), orphan)) deal_with(*received);
     if (orphan != nullptr) recycle_if_done(*orphan);
   }
+  /// Not while somebody waits in the store: what another takes from under him doesn't wake him, and all would then wait
+  /// for him.
   void receive_all() {
+    if (waiting_in_store_) return;
     bool any = false;
     while (auto completion = desk_.poll()) {
       receive(std::move(*completion));
