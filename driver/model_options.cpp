@@ -38,7 +38,8 @@ coli::Result<coli::EngineOptions> ModelOptions::engine_options() const {
   options.threads = threads.value_or(0);
   options.chunk = chunk;
   options.prefetch = prefetch;
-  options.evict = evict;
+  if (evict && evict->empty()) return coli::Error{coli::Errc::usage, "names no policy", "--evict"};
+  options.evict = evict.value_or("");
   options.store.kind = coli::parse_store_kind(store).value_or(coli::StoreKind::best);
   if (unbounded && options.store.kind != coli::StoreKind::mmap) return coli::Error{coli::Errc::usage, "belongs to --store mmap", "--unbounded"};
   if (memory && options.store.kind == coli::StoreKind::mmap && !unbounded)

@@ -21,7 +21,7 @@ struct ModelOptions {
   std::optional<std::uint32_t> chunk;
   std::optional<std::string> memory;
   std::string store = "auto";
-  std::string evict;  // empty: the profile's own
+  std::optional<std::string> evict;  // otherwise the profile's own
   std::uint32_t prefetch = 0;
   bool unbounded = false;  // a mapping may hold more than --memory says
   bool quiet = false;
