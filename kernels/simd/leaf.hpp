@@ -12,6 +12,8 @@
 //   split_f16(words)              {f32 of the low halves, f32 of the high halves} of 16 words
 //   store_i8(v, p)                16 words that fit a signed byte
 //   reduce_add(v)                 the fixed tree: lane i + lane i+8, then +4, +2, +1
+//   apart<kDistance>(a, b)        {lanes of a and b whose number lacks kDistance, those whose number has it}: distances 8
+//                                 and 4 give all of a before all of b, 2 and 1 do so in each 4 lanes
 //   store_halves(words, p, q)     the 16 low halves to p, the 16 high halves to q
 //   transpose_4x4(row, out, n)    four rows of four words to four columns, n bytes apart
 #pragma once

@@ -46,6 +46,20 @@ struct LeafYmm : LeafX86<A> {
     const __m128 by2 = _mm_add_ps(by4, _mm_movehl_ps(by4, by4));
     return _mm_cvtss_f32(_mm_add_ss(by2, _mm_movehdup_ps(by2)));
   }
+  template <int kDistance>
+  static COLI_SIMD_INLINE F32Pair<A> apart(const F32x16<A>& a, const F32x16<A>& b) {
+    const __m256 x[2] = {a.part[0], a.part[1]}, y[2] = {b.part[0], b.part[1]};
+    if constexpr (kDistance == 8) return {wide(x[0], y[0]), wide(x[1], y[1])};
+    else if constexpr (kDistance == 4)
+      return {wide(_mm256_permute2f128_ps(x[0], x[1], 0x20), _mm256_permute2f128_ps(y[0], y[1], 0x20)),
+              wide(_mm256_permute2f128_ps(x[0], x[1], 0x31), _mm256_permute2f128_ps(y[0], y[1], 0x31))};
+    else if constexpr (kDistance == 2)
+      return {wide(_mm256_shuffle_ps(x[0], y[0], 0x44), _mm256_shuffle_ps(x[1], y[1], 0x44)),
+              wide(_mm256_shuffle_ps(x[0], y[0], 0xEE), _mm256_shuffle_ps(x[1], y[1], 0xEE))};
+    else
+      return {wide(_mm256_shuffle_ps(x[0], y[0], 0x88), _mm256_shuffle_ps(x[1], y[1], 0x88)),
+              wide(_mm256_shuffle_ps(x[0], y[0], 0xDD), _mm256_shuffle_ps(x[1], y[1], 0xDD))};
+  }
 
  protected:
   static COLI_SIMD_INLINE F32x16<A> wide(__m256 low, __m256 high) {

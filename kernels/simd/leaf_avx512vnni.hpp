@@ -68,6 +68,14 @@ struct Leaf<Avx512Vnni> : LeafX86<Avx512Vnni> {
     const __m128 by2 = _mm_add_ps(by4, _mm_movehl_ps(by4, by4));
     return _mm_cvtss_f32(_mm_add_ss(by2, _mm_movehdup_ps(by2)));
   }
+  template <int kDistance>
+  static COLI_SIMD_INLINE F32Pair<Arch> apart(const F32x16<Arch>& a, const F32x16<Arch>& b) {
+    const __m512 x = a.part[0], y = b.part[0];
+    if constexpr (kDistance == 8) return {wide(_mm512_shuffle_f32x4(x, y, 0x44)), wide(_mm512_shuffle_f32x4(x, y, 0xEE))};
+    else if constexpr (kDistance == 4) return {wide(_mm512_shuffle_f32x4(x, y, 0x88)), wide(_mm512_shuffle_f32x4(x, y, 0xDD))};
+    else if constexpr (kDistance == 2) return {wide(_mm512_shuffle_ps(x, y, 0x44)), wide(_mm512_shuffle_ps(x, y, 0xEE))};
+    else return {wide(_mm512_shuffle_ps(x, y, 0x88)), wide(_mm512_shuffle_ps(x, y, 0xDD))};
+  }
 
  private:
   static COLI_SIMD_INLINE F32x16<Arch> wide(__m512 v) { return {{F32x16<Arch>::Part(v)}}; }

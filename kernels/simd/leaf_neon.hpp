@@ -89,8 +89,26 @@ struct Leaf<Neon> {
     const float32x2_t by2 = vadd_f32(vget_low_f32(by4), vget_high_f32(by4));
     return vget_lane_f32(by2, 0) + vget_lane_f32(by2, 1);
   }
+  template <int kDistance>
+  static COLI_SIMD_INLINE F32Pair<Arch> apart(const F32x16<Arch>& a, const F32x16<Arch>& b) {
+    const auto& x = a.part;
+    const auto& y = b.part;
+    if constexpr (kDistance == 8) return {wide(x[0], x[1], y[0], y[1]), wide(x[2], x[3], y[2], y[3])};
+    else if constexpr (kDistance == 4) return {wide(x[0], x[2], y[0], y[2]), wide(x[1], x[3], y[1], y[3])};
+    else if constexpr (kDistance == 2)
+      return {wide(pairs<0>(x[0], y[0]), pairs<0>(x[1], y[1]), pairs<0>(x[2], y[2]), pairs<0>(x[3], y[3])),
+              wide(pairs<1>(x[0], y[0]), pairs<1>(x[1], y[1]), pairs<1>(x[2], y[2]), pairs<1>(x[3], y[3]))};
+    else
+      return {wide(vuzp1q_f32(x[0], y[0]), vuzp1q_f32(x[1], y[1]), vuzp1q_f32(x[2], y[2]), vuzp1q_f32(x[3], y[3])),
+              wide(vuzp2q_f32(x[0], y[0]), vuzp2q_f32(x[1], y[1]), vuzp2q_f32(x[2], y[2]), vuzp2q_f32(x[3], y[3]))};
+  }
 
  private:
+  /// Lanes 0 and 1 (kHigh 0) or 2 and 3 of a, then of b.
+  template <int kHigh>
+  static COLI_SIMD_INLINE float32x4_t pairs(float32x4_t a, float32x4_t b) {
+    return kHigh == 0 ? vcombine_f32(vget_low_f32(a), vget_low_f32(b)) : vcombine_f32(vget_high_f32(a), vget_high_f32(b));
+  }
   static COLI_SIMD_INLINE F32x16<Arch> wide(float32x4_t a, float32x4_t b, float32x4_t c, float32x4_t d) {
     using Part = F32x16<Arch>::Part;
     return {{Part(a), Part(b), Part(c), Part(d)}};

@@ -8,45 +8,55 @@
 #pragma once
 
 #include "coli/kernels/simd/activation.hpp"
-#include "coli/kernels/simd/leaves.hpp"
+#include "coli/kernels/simd/reduce.hpp"
 
 namespace coli::simd {
 
 namespace detail {
 
+/// One block; x [256].
 template <class Arch>
-COLI_SIMD_INLINE std::int32_t sum(const I32x16<Arch>& v) {
-  alignas(64) std::int32_t lane[kLanes];
-  store(v, lane);
-  std::int32_t total = 0;
-  for (int i = 0; i < kLanes; ++i) total += lane[i];
-  return total;
-}
-
-template <class Arch>
-COLI_SIMD_INLINE void quantise_group(const float* x, Q8Block& block, std::size_t group) {
-  const F32x16<Arch> v[2] = {load<Arch>(x), load<Arch>(x + kLanes)};
-  // As integers, magnitudes of floats order like the floats, with infinities and NaN above all finite ones.
-  const I32x16<Arch> magnitude = splat<Arch>(std::int32_t{0x7FFF'FFFF});
-  const std::int32_t top = largest_lane(max(bits_as<std::int32_t>(v[0]) & magnitude, bits_as<std::int32_t>(v[1]) & magnitude));
-  const float amax = __builtin_bit_cast(float, top);
-  float scale = amax / 127.0f;
-  float inverse = 127.0f / amax;
+COLI_SIMD_INLINE void quantise_block(const float* x, Q8Block& block) {
+  constexpr int kHalves = 16;  // of 16 values; two are a group
   constexpr float kSmallestNormal = 0x1p-126f;
-  if (scale < kSmallestNormal) scale = inverse = 0;
-  if (top >= 0x7F80'0000) scale = __builtin_nanf(""), inverse = 0;
-  const F32x16<Arch> factor = splat<Arch>(inverse);
-  std::int32_t group_sum = 0;
-  for (std::size_t i = 0; i < 2; ++i) {
-    I32x16<Arch> q = round_to_i32(v[i] * factor);
-    if (top >= 0x7F80'0000) q = splat<Arch>(std::int32_t{0});
-    Leaf<Arch>::store_i8(q, block.quant + group * Q8Block::kGroup + i * kLanes);
-    const std::int32_t sum16 = sum(q);
-    block.neg32_sum16[2 * group + i] = -32 * sum16;
-    group_sum += sum16;
+  constexpr std::int32_t kInfinity = 0x7F80'0000;
+  F32x16<Arch> v[kHalves];
+  I32x16<Arch> magnitude[kHalves];  // as integers they order like the floats, infinities and NaN above all finite ones
+  unroll<kHalves>([&]<int i>() COLI_SIMD_LAMBDA {
+    v[i] = load<Arch>(x + i * kLanes);
+    magnitude[i] = bits_as<std::int32_t>(v[i]) & splat<Arch>(std::int32_t{0x7FFF'FFFF});
+  });
+  const auto larger = [](const auto& a, const auto& b) COLI_SIMD_LAMBDA { return max(a, b); };
+  const I32x16<Arch> top = reduce_pairs(reduce_16(magnitude, larger), larger);
+  const F32x16<Arch> amax = bits_as<float>(top), smallest = splat<Arch>(kSmallestNormal);
+  const F32x16<Arch> scale = amax / splat<Arch>(127.0f);
+  alignas(64) std::int32_t tops[kLanes];
+  alignas(64) float scales[kLanes], inverses[kLanes];
+  store(top, tops);
+  store(where_less(scale, smallest, zero<Arch>(), scale), scales);
+  store(where_less(scale, smallest, zero<Arch>(), splat<Arch>(127.0f) / amax), inverses);
+
+  I32x16<Arch> quants[kHalves];
+  unroll<kHalves / 2>([&]<int g>() COLI_SIMD_LAMBDA {
+    constexpr std::size_t lane = pair_lane(g);
+    if (tops[lane] >= kInfinity) {
+      v[2 * g] = v[2 * g + 1] = zero<Arch>();
+      scales[lane] = __builtin_nanf(""), inverses[lane] = 0;
+    }
+    unroll<2>([&]<int half>() COLI_SIMD_LAMBDA {
+      constexpr int i = 2 * g + half;
+      quants[i] = round_to_i32(v[i] * splat<Arch>(inverses[lane]));
+      Leaf<Arch>::store_i8(quants[i], block.quant + i * kLanes);
+    });
+  });
+  const I32x16<Arch> sum16 = reduce_16(quants, [](const auto& a, const auto& b) COLI_SIMD_LAMBDA { return a + b; });
+  store(splat<Arch>(std::int32_t{0}) - shift_left<5>(sum16), block.neg32_sum16);
+  alignas(64) std::int32_t sums[kLanes];
+  store(sum16, sums);
+  for (std::size_t g = 0; g < kHalves / 2; ++g) {
+    block.scale[g] = scales[pair_lane(g)];
+    block.scaled_sum[g] = block.scale[g] * static_cast<float>(sums[2 * g] + sums[2 * g + 1]);
   }
-  block.scale[group] = scale;
-  block.scaled_sum[group] = scale * static_cast<float>(group_sum);
 }
 
 }  // namespace detail
@@ -54,11 +64,14 @@ COLI_SIMD_INLINE void quantise_group(const float* x, Q8Block& block, std::size_t
 /// Requires: n a multiple of 32; out [q8_blocks(n)].
 template <class Arch>
 COLI_SIMD_ENTRY void quantise(const float* x, std::size_t n, Q8Block* out) {
-  constexpr std::size_t kGroups = Q8Block::kValues / Q8Block::kGroup;
-  const std::size_t n_groups = n / Q8Block::kGroup;
-  if (n_groups % kGroups != 0) out[n_groups / kGroups] = Q8Block{};
-  for (std::size_t g = 0; g < n_groups; ++g)
-    detail::quantise_group<Arch>(x + g * Q8Block::kGroup, out[g / kGroups], g % kGroups);
+  for (; n >= Q8Block::kValues; n -= Q8Block::kValues) {
+    detail::quantise_block<Arch>(x, *out++);
+    x += Q8Block::kValues;
+  }
+  if (n == 0) return;
+  alignas(64) float rest[Q8Block::kValues] = {};
+  __builtin_memcpy(rest, x, n * sizeof(float));
+  detail::quantise_block<Arch>(rest, *out);
 }
 
 }  // namespace coli::simd
