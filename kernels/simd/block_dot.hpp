@@ -51,12 +51,20 @@ COLI_SIMD_INLINE void add_scaled(F32x16<Arch> (&acc)[kColumns], const I32x16<Arc
   });
 }
 
-/// Asks for the weights that are kPrefetchBytes on, while `n_bytes` here are worked on. Formats that jump about inside
-/// a block defeat the hardware's stream detection. Into L1, 4 KiB ahead: on Zen 4 that reads 1.3 times (Q4_K) and 1.25
-/// times (Q6_K) as much a second with one thread as into L2; 1, 2 and 8 KiB are no better.
-inline constexpr std::size_t kPrefetchBytes = 4096;
-COLI_SIMD_INLINE void prefetch_ahead(const std::byte* words, std::size_t n_bytes) {
-  for (std::size_t i = 0; i < n_bytes; i += 64) __builtin_prefetch(words + kPrefetchBytes + i, 0, 3);
+/// Asks for the n_bytes that are kPrefetchBytes behind those at `weights`. Formats that jump about inside a block defeat
+/// the hardware's stream detection. Into L1, 4 KiB ahead: on Zen 4 that reads 1.3 times (Q4_K) and 1.25 times (Q6_K) as
+/// much a second with one thread as into L2; 1, 2 and 8 KiB are no better.
+COLI_SIMD_INLINE void prefetch_ahead(const std::byte* weights, std::size_t n_bytes) {
+  constexpr std::size_t kPrefetchBytes = 4096;
+  for (std::size_t i = 0; i < n_bytes; i += 64) __builtin_prefetch(weights + kPrefetchBytes + i, 0, 3);
+}
+
+/// Up to this many columns wait for memory: they ask for weights evenly, as they go. More columns wait for load slots,
+/// and ask a block at a time, when weights come a first time only (ByteTile).
+inline constexpr int kColumnsOnMemory = 4;
+template <int kColumns>
+COLI_SIMD_INLINE void prefetch_evenly(const std::byte* weights, std::size_t n_bytes) {
+  if constexpr (kColumns <= kColumnsOnMemory) prefetch_ahead(weights, n_bytes);
 }
 
 /// The same byte in every byte of every lane.

@@ -45,7 +45,7 @@ struct BlockDotK4 {
     for (int pair = 0; pair < 4; ++pair) {  // groups 2 pair and 2 pair + 1 share bytes
       const std::byte* quants = tile.words + 64 * (kQuantWord + 8 * static_cast<std::size_t>(pair));
       const std::size_t first = 2 * Q8Block::kGroup * static_cast<std::size_t>(pair);
-      prefetch_ahead(tile.words + static_cast<std::size_t>(pair) * (kTileBlockBytes<Q> / 4), kTileBlockBytes<Q> / 4);
+      prefetch_evenly<kColumns>(tile.words + static_cast<std::size_t>(pair) * (kTileBlockBytes<Q> / 4), kTileBlockBytes<Q> / 4);
       I32x16<Arch> sums[2][kColumns];
       dot_groups<Arch, typename Leaf<Arch>::template ByteDot<kFive ? 31 : 15, 8>, 2, 8, kColumns>(
           sums, []<int g, int c>() COLI_SIMD_LAMBDA { return splat<Arch>(std::int32_t{0}); },

@@ -26,7 +26,7 @@ struct BlockDot<Q6_K> {
     for (int step = 0; step < 4; ++step) {
       const int h = step / 2, part = step % 2;
       const std::byte* words = tile.words + 64 * (4 + 12 * static_cast<std::size_t>(step));  // 4 of tops, 2 x 4 of nibbles
-      prefetch_ahead(tile.words + static_cast<std::size_t>(step) * (kWordsBytes<Q6_K> / 4), kWordsBytes<Q6_K> / 4);
+      prefetch_evenly<kColumns>(tile.words + static_cast<std::size_t>(step) * (kWordsBytes<Q6_K> / 4), kWordsBytes<Q6_K> / 4);
       unroll<2>([&]<int r>() COLI_SIMD_LAMBDA {
         const int first_group = 8 * h + 2 * r + part;
         I32x16<Arch> sums[2][kColumns];

@@ -28,7 +28,7 @@ struct BlockDot<Q8_0> {
   static COLI_SIMD_INLINE void accumulate(const TileBlock& tile, const Q8Block* const (&a)[kColumns], int group,
                                           F32x16<Arch> (&acc)[kColumns]) {
     using namespace detail;
-    prefetch_ahead(tile.words, kTileBlockBytes<Q8_0>);
+    prefetch_evenly<kColumns>(tile.words, kTileBlockBytes<Q8_0>);
     I32x16<Arch> sums[1][kColumns];
     dot_groups<Arch, typename Leaf<Arch>::template SignedByteDot<8>, 1, 8, kColumns>(
         sums, [&]<int g, int c>() COLI_SIMD_LAMBDA { return recentred<Leaf<Arch>::kSignedOffset, Arch>(*a[c], group); },
@@ -44,7 +44,7 @@ struct BlockDot<Q4_0> {
   static COLI_SIMD_INLINE void accumulate(const TileBlock& tile, const Q8Block* const (&a)[kColumns], int group,
                                           F32x16<Arch> (&acc)[kColumns]) {
     using namespace detail;
-    prefetch_ahead(tile.words, kTileBlockBytes<Q4_0>);
+    prefetch_evenly<kColumns>(tile.words, kTileBlockBytes<Q4_0>);
     I32x16<Arch> sums[1][kColumns];
     dot_groups<Arch, typename Leaf<Arch>::template ByteDot<15, 8>, 1, 8, kColumns>(
         sums, [&]<int g, int c>() COLI_SIMD_LAMBDA { return recentred<8, Arch>(*a[c], group); },

@@ -18,12 +18,15 @@ namespace coli::simd {
 
 namespace detail {
 
+/// Where a tile's weights are when a column tile begins.
+enum class Reach : bool { memory, cached };
+
 // One tile [first, first + 16) times kColumns columns, three ways: byte formats, float formats, decoded formats.
 
 template <class Arch, class Q, int kColumns>
 struct ByteTile {
-  static __attribute__((noinline)) COLI_SIMD_ENTRY void run(const Rows& m, std::size_t first, const Q8Block* const* columns,
-                                                            float* const* out) {
+  static __attribute__((noinline)) COLI_SIMD_ENTRY void run(const Rows& m, std::size_t first, Reach reach,
+                                                            const Q8Block* const* columns, float* const* out) {
     constexpr std::size_t kBlocksPerColumnBlock = Q8Block::kValues / Q::kValuesPerBlock;
     constexpr std::size_t kGroupsPerBlock = Q::kValuesPerBlock / Q8Block::kGroup;
     const std::size_t n_blocks = m.n_cols / Q::kValuesPerBlock;
@@ -31,7 +34,8 @@ struct ByteTile {
     const std::size_t index = first / kTileRows * n_blocks;
     alignas(64) std::byte scratch[kTileBlockBytes<Q>];
     const TileBlockAt<std::byte> permuted = tile_block<Q>(scratch, 0);
-    PlainCursor plain(m, first, bytes_of_row<Q>(m.n_cols));
+    PlainCursor plain;
+    if (!in_place) plain.start(m, first, bytes_of_row<Q>(m.n_cols));
 
     F32x16<Arch> acc[kColumns];
     unroll<kColumns>([&]<int c>() COLI_SIMD_LAMBDA { acc[c] = zero<Arch>(); });
@@ -39,6 +43,7 @@ struct ByteTile {
       TileBlock tile{permuted.words, permuted.halves};
       if (in_place) {
         tile = tile_block<Q>(m.weights, index + b);
+        if (kColumns > kColumnsOnMemory && reach == Reach::memory) prefetch_ahead(tile.words, kTileBlockBytes<Q>);
       } else {
         permute_block<Arch, Q>(plain.row, permuted);
         plain.advance(Q::kBytesPerBlock);
@@ -62,7 +67,8 @@ struct FloatTile {
     } else {
       constexpr std::size_t kChunk = PlainCursor::kMostBytes / Q::kBytesPerBlock;
       alignas(64) std::byte panels[16 * PlainCursor::kMostBytes];
-      PlainCursor plain(m, first, row_bytes);
+      PlainCursor plain;
+      plain.start(m, first, row_bytes);
       for (std::size_t k = 0; k < m.n_cols; k += kChunk) {
         const std::size_t n = m.n_cols - k < kChunk ? m.n_cols - k : kChunk;
         make_panels<Arch, Q>(plain.row, n, panels);
@@ -80,7 +86,8 @@ struct DecodedTile {
                                                             const float* const* columns, float* const* out) {
     alignas(64) float panels[16 * 256];
     float values[256];
-    PlainCursor plain(m, first, m.n_cols / format.values_per_block * format.bytes_per_block);
+    PlainCursor plain;
+    plain.start(m, first, m.n_cols / format.values_per_block * format.bytes_per_block);
     ChainSums<Arch, kColumns> sums;
     for (std::size_t k = 0; k < m.n_cols; k += format.values_per_block) {
       for (std::size_t r = 0; r < kTileRows; ++r) {
@@ -115,7 +122,8 @@ void matmul_rows(const Rows& m, const activation_of<Q>* const* columns, std::siz
   static_assert(has_tile<Q>, "matmul_rows: this format has no kernel of its own; use matmul_rows_decoded");
   for (std::size_t row = m.row_begin; row < m.row_end; row += kTileRows)
     detail::for_column_tiles<kTile>(n_columns, [&]<int kColumns>(std::size_t c) COLI_SIMD_LAMBDA {
-      if constexpr (reads_q8<Q>) detail::ByteTile<Arch, Q, kColumns>::run(m, row, columns + c, out + c);
+      constexpr auto kFirst = detail::Reach::memory, kLater = detail::Reach::cached;
+      if constexpr (reads_q8<Q>) detail::ByteTile<Arch, Q, kColumns>::run(m, row, c == 0 ? kFirst : kLater, columns + c, out + c);
       else detail::FloatTile<Arch, Q, kColumns>::run(m, row, columns + c, out + c);
     });
 }

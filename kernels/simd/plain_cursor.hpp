@@ -15,7 +15,8 @@ struct PlainCursor {
   std::size_t there;  // rows [0, there) exist
   alignas(64) std::byte zeros[kMostBytes];
 
-  COLI_SIMD_INLINE PlainCursor(const Rows& m, std::size_t first, std::size_t row_bytes) {
+  PlainCursor() = default;
+  COLI_SIMD_INLINE void start(const Rows& m, std::size_t first, std::size_t row_bytes) {
     for (std::byte& z : zeros) z = std::byte{0};
     there = m.n_rows - first < kTileRows ? m.n_rows - first : kTileRows;
     for (std::size_t r = 0; r < kTileRows; ++r) row[r] = r < there ? m.weights + (first + r) * row_bytes : zeros;

@@ -19,7 +19,8 @@ COLI_SIMD_ENTRY void prepare(const std::byte* plain, std::size_t n_rows, std::si
   std::size_t row = 0;
   if constexpr (has_tile<Q>) {
     for (; row + kTileRows <= n_rows; row += kTileRows) {
-      detail::PlainCursor cursor(m, row, row_bytes);
+      detail::PlainCursor cursor;
+      cursor.start(m, row, row_bytes);
       if constexpr (reads_q8<Q>) {
         const std::size_t n_blocks = n_cols / Q::kValuesPerBlock, index = row / kTileRows * n_blocks;
         for (std::size_t b = 0; b < n_blocks; ++b, cursor.advance(Q::kBytesPerBlock))
