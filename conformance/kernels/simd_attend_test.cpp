@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Does the fast attention see what the reference sees, in f32 and f16, past the split of positions, for any head?
+// Does the fast attention see what the reference sees, in f32 and f16, past the split of positions, for any head and token?
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 
@@ -41,7 +41,7 @@ struct Cache {
 std::vector<float> run(const simd::KernelTable& table, bool f16, const Cache& cache, const std::vector<float>& queries, std::size_t n_positions) {
   std::vector<float> out(queries.size());
   const float scale = 1 / std::sqrt(static_cast<float>(cache.head_dim));
-  (f16 ? table.attend_f16 : table.attend_f32)({queries.data(), cache.key_bytes.get(), cache.value_bytes.get(), queries.size() / cache.head_dim,
+  (f16 ? table.attend_f16 : table.attend_f32)({queries.data(), cache.key_bytes.get(), cache.value_bytes.get(), 1, queries.size() / cache.head_dim, 0,
                                                n_positions, cache.head_dim, scale, out.data()});
   return out;
 }
@@ -93,6 +93,35 @@ BOOST_AUTO_TEST_CASE(heads_together_are_heads_alone) {
             BOOST_TEST(same_bits(run(table, f16, cache, some, n_positions), wanted));
           }
       }
+  });
+}
+
+// Every way in which tokens of a tile can lie about the end of a split; what later tokens see must not reach earlier ones.
+BOOST_AUTO_TEST_CASE(tokens_together_are_tokens_alone) {
+  for_each_table([](const simd::KernelTable& table) {
+    for (bool f16 : {false, true})
+      for (std::size_t head_dim : {30, 64, 128, 272})
+        for (std::size_t n_positions : {1, 14, 250, 254, 255, 256, 509})
+          for (std::size_t n_heads : {1, 3, 8}) {
+            constexpr std::size_t kTokens = 7;
+            const std::size_t stride = (n_heads + 1) * head_dim;  // a head of another KV head between
+            Cache cache(n_positions + kTokens - 1, head_dim, f16, 11);
+            const std::size_t bytes = head_dim * (f16 ? 2 : 4);
+            std::memset(cache.key_bytes.get() + (n_positions + kTokens - 2) * bytes, 0xFF, bytes);  // NaN where only the last token may look
+            std::memset(cache.value_bytes.get() + (n_positions + kTokens - 2) * bytes, 0xFF, bytes);
+            const std::vector<float> queries = random_floats(kTokens * stride, 12, 2);
+            std::vector<float> together(queries.size(), -1), alone(queries.size(), -1);
+            const auto attend = f16 ? table.attend_f16 : table.attend_f32;
+            attend({queries.data(), cache.key_bytes.get(), cache.value_bytes.get(), kTokens, n_heads, stride, n_positions, head_dim, 0.2F, together.data()});
+            for (std::size_t t = 0; t < kTokens; ++t)
+              attend({queries.data() + t * stride, cache.key_bytes.get(), cache.value_bytes.get(), 1, n_heads, 0, n_positions + t, head_dim, 0.2F,
+                      alone.data() + t * stride});
+            const std::size_t last = (kTokens - 1) * stride;
+            BOOST_TEST(same_bits(std::vector<float>(together.begin(), together.begin() + static_cast<std::ptrdiff_t>(last)),
+                                 std::vector<float>(alone.begin(), alone.begin() + static_cast<std::ptrdiff_t>(last))));
+            for (std::size_t i = 0; i < n_heads * head_dim; ++i) BOOST_TEST(std::isnan(together[last + i]));
+            BOOST_TEST(together[last - 1] == -1);  // not a head of ours
+          }
   });
 }
 

@@ -83,7 +83,7 @@ BOOST_AUTO_TEST_CASE(simd_vectors_stay_inside_their_buffers) {
           kernels.kv_write(a.data(), n, format, keys.data() + p * bytes / kPositions);
           kernels.kv_write(b.data(), n, format, values.data() + p * bytes / kPositions);
         }
-        kernels.attend({queries.data(), 2, {keys.data(), values.data(), format}, kPositions, n, 0.3F, out.data(), nullptr});
+        kernels.attend({queries.data(), 1, 2, 0, {keys.data(), values.data(), format}, kPositions, n, 0.3F, out.data(), nullptr});
         for (std::size_t i = 0; i < out.size(); ++i) BOOST_REQUIRE(out[i] == out[i]);
       }
     }

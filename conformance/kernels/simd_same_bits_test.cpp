@@ -75,7 +75,7 @@ std::map<std::string, std::uint64_t> digests_of(const simd::KernelTable& table) 
       std::memcpy(v.data(), values.data(), v.size());
     }
     std::vector<float> out(queries.size());
-    (f16 ? table.attend_f16 : table.attend_f32)({queries.data(), k.data(), v.data(), 3, 530, 72, 0.1f, out.data()});
+    (f16 ? table.attend_f16 : table.attend_f32)({queries.data(), k.data(), v.data(), 1, 3, 0, 530, 72, 0.1f, out.data()});
     keep(f16 ? "attend f16" : "attend f32", out);
   }
   return digests;

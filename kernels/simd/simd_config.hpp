@@ -29,8 +29,9 @@
 
 namespace coli::simd {
 
-// kByteColumns, kFloatColumns: the widest column tile whose sums stay in registers (matmul.hpp); kPriority: which table
-// is the default where several run.
+// What stays in registers: kByteColumns, kFloatColumns: the widest column tile (matmul.hpp); kScoreKeys: keys scored
+// together, kValueQueries x kValueVectors: outputs summed together (attend.hpp). kPriority: which table is the default
+// where several run.
 
 #if defined(COLI_SIMD_HAS_AVX2)
 /// AVX2, FMA and F16C: Haswell and later. Byte products through 16-bit pairs.
@@ -38,6 +39,7 @@ struct Avx2 : xsimd::fma3<xsimd::avx2> {
   static constexpr const char* kName = "avx2";
   static constexpr int kPriority = 1;
   static constexpr std::size_t kByteColumns = 4, kFloatColumns = 2;
+  static constexpr int kScoreKeys = 4, kValueQueries = 2, kValueVectors = 2;
 };
 #endif
 #if defined(COLI_SIMD_HAS_AVXVNNI)
@@ -46,6 +48,7 @@ struct AvxVnni : xsimd::fma3<xsimd::avx2> {
   static constexpr const char* kName = "avxvnni";
   static constexpr int kPriority = 2;
   static constexpr std::size_t kByteColumns = 4, kFloatColumns = 2;
+  static constexpr int kScoreKeys = 4, kValueQueries = 2, kValueVectors = 2;
 };
 #endif
 #if defined(COLI_SIMD_HAS_AVX512VNNI)
@@ -54,12 +57,14 @@ struct Avx512Vnni : xsimd::avx512f {
   static constexpr const char* kName = "avx512vnni";
   static constexpr int kPriority = 3;
   static constexpr std::size_t kByteColumns = 8, kFloatColumns = 4;
+  static constexpr int kScoreKeys = 16, kValueQueries = 4, kValueVectors = 4;
 };
 /// The kernels of AvxVnni with their byte products in EVEX encoding: proves them on machines that lack the other.
 struct EvexVnni256 : xsimd::fma3<xsimd::avx2> {
   static constexpr const char* kName = "evexvnni256";
   static constexpr int kPriority = 0;
   static constexpr std::size_t kByteColumns = 4, kFloatColumns = 2;
+  static constexpr int kScoreKeys = 4, kValueQueries = 2, kValueVectors = 2;
 };
 #endif
 #if defined(COLI_SIMD_HAS_NEON)
@@ -68,6 +73,7 @@ struct Neon : xsimd::neon64 {
   static constexpr const char* kName = "neon";
   static constexpr int kPriority = 1;
   static constexpr std::size_t kByteColumns = 4, kFloatColumns = 2;
+  static constexpr int kScoreKeys = 4, kValueQueries = 2, kValueVectors = 2;
 };
 #endif
 

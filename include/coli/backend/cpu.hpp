@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How does a CPU run a layer? A kernel set spread over a worker pool.
 //
-// Threads never change bits: matrix products are split by output rows, attention by (token, KV head), experts by
+// Threads never change bits: matrix products are split by output rows, attention by (tokens, KV head), experts by
 // expert, and every sum that crosses those lines is taken by one worker in a fixed order.
 #pragma once
 
@@ -145,11 +145,13 @@ class CpuBackend {
   void attend(const HeadOf& head_of, const float* queries, std::uint32_t first, std::uint32_t n, std::uint32_t n_heads, std::uint32_t n_kv_heads,
               std::uint32_t head_dim, float scale, float* out) {
     const std::uint32_t heads_per_kv = n_heads / n_kv_heads;
-    pool_->for_each(std::size_t{n} * n_kv_heads, [&](std::size_t task, unsigned worker) {
-      const auto t = static_cast<std::uint32_t>(task / n_kv_heads);
+    const std::uint32_t tile = std::max(1U, Kernels::kAttendQueries / heads_per_kv);  // tokens
+    const std::uint32_t n_tiles = (n + tile - 1) / tile;
+    pool_->for_each(std::size_t{n_tiles} * n_kv_heads, [&](std::size_t task, unsigned worker) {
+      const auto t = static_cast<std::uint32_t>(task / n_kv_heads) * tile;
       const auto kv_head = static_cast<std::uint32_t>(task % n_kv_heads);
       const std::size_t at = (std::size_t{t} * n_heads + std::size_t{kv_head} * heads_per_kv) * head_dim;
-      kernels_.attend({queries + at, heads_per_kv, head_of(kv_head), first + t + 1, head_dim, scale, out + at,
+      kernels_.attend({queries + at, std::min(tile, n - t), heads_per_kv, n_heads * head_dim, head_of(kv_head), first + t + 1, head_dim, scale, out + at,
                        scratch_.as<float>(at_.attend_floats, at_.attend + worker * at_.attend_floats * sizeof(float)).data()});
     });
   }

@@ -54,11 +54,15 @@ struct ScalarKernels {
   void rope(float* head, const float* cos_sin, std::uint32_t head_dim) const { ref::rope_from_table(head, cos_sin, head_dim); }
 
   void kv_write(const float* values, std::uint32_t n, KvFormat, std::byte* out) const { std::memcpy(out, values, n * sizeof(float)); }
+  static constexpr std::uint32_t kAttendQueries = 1;
   std::size_t attend_scratch(std::uint32_t n_positions) const { return std::size_t{2} * n_positions; }  // f64 weights
   void attend(const AttendJob& job) const {
-    for (std::uint32_t q = 0; q < job.n_queries; ++q)
-      ref::attend(job.queries + std::size_t{q} * job.head_dim, reinterpret_cast<const float*>(job.kv.keys), reinterpret_cast<const float*>(job.kv.values),
-                  job.n_positions, job.head_dim, job.head_dim, reinterpret_cast<double*>(job.scratch), job.out + std::size_t{q} * job.head_dim);
+    for (std::uint32_t t = 0; t < job.n_tokens; ++t)
+      for (std::uint32_t h = 0; h < job.n_heads; ++h) {
+        const std::size_t at = std::size_t{t} * job.token_stride + std::size_t{h} * job.head_dim;
+        ref::attend(job.queries + at, reinterpret_cast<const float*>(job.kv.keys), reinterpret_cast<const float*>(job.kv.values), job.n_positions + t,
+                    job.head_dim, job.head_dim, reinterpret_cast<double*>(job.scratch), job.out + at);
+      }
   }
 
   void swiglu(const float* gate, const float* up, std::uint32_t n, float* out) const { ref::swiglu(gate, up, n, out); }

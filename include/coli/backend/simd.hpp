@@ -75,10 +75,11 @@ class SimdKernels {
     if (format == KvFormat::f32) std::memcpy(out, values, n * sizeof(float));
     else table_->write_f16(values, n, out);
   }
+  static constexpr std::uint32_t kAttendQueries = 16;
   std::size_t attend_scratch(std::uint32_t) const { return 0; }
   void attend(const AttendJob& job) const {
     const auto kernel = job.kv.format == KvFormat::f32 ? table_->attend_f32 : table_->attend_f16;
-    kernel({job.queries, job.kv.keys, job.kv.values, job.n_queries, job.n_positions, job.head_dim, job.scale, job.out});
+    kernel({job.queries, job.kv.keys, job.kv.values, job.n_tokens, job.n_heads, job.token_stride, job.n_positions, job.head_dim, job.scale, job.out});
   }
 
   void swiglu(const float* gate, const float* up, std::uint32_t n, float* out) const { table_->swiglu(gate, up, n, out); }

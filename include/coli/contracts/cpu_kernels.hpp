@@ -28,16 +28,18 @@ struct KvHead {
   KvFormat format;
 };
 
-/// The query heads that share a KV head, over its first n_positions. scale multiplies q.k.
+/// The query heads of adjacent tokens that share a KV head. Token t sees the head's first n_positions + t positions.
 struct AttendJob {
-  const float* queries;  // [n_queries, head_dim]
-  std::uint32_t n_queries;
+  const float* queries;  // head h of token t at t * token_stride + h * head_dim
+  std::uint32_t n_tokens;
+  std::uint32_t n_heads;       // that share the KV head
+  std::uint32_t token_stride;  // values
   KvHead kv;
   std::uint32_t n_positions;
   std::uint32_t head_dim;
-  float scale;
-  float* out;      // [n_queries, head_dim]
-  float* scratch;  // [attend_scratch(n_positions)]
+  float scale;     // multiplies q.k
+  float* out;      // as queries
+  float* scratch;  // [attend_scratch(positions of the last token)]
 };
 
 /// All calls are pure functions of their arguments. Every output element of matmul_rows is accumulated in one order,
@@ -58,6 +60,7 @@ concept CpuKernels = NamesItself<K> && requires(const K k, const Matrix& matrix,
   { k.rope(out, in, n) } -> std::same_as<void>;                  // (head, cos then sin [head_dim / 2 each], head_dim)
   { k.kv_write(in, n, KvFormat::f32, bytes) } -> std::same_as<void>;
   { k.attend_scratch(n) } -> std::same_as<std::size_t>;
+  { K::kAttendQueries } -> std::convertible_to<std::uint32_t>;  // queries that are worth being one job
   { k.attend(job) } -> std::same_as<void>;
   { k.swiglu(in, in, n, out) } -> std::same_as<void>;
   { k.add(in, n, out) } -> std::same_as<void>;                        // out += x
