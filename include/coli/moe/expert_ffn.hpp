@@ -19,7 +19,7 @@ struct ExpertMatrices {
 };
 
 /// Tokens that go through an expert together: bounds a worker's scratch; weights are read once per pass.
-inline constexpr std::uint32_t kExpertPass = 32;
+inline constexpr std::uint32_t kExpertPass = 64;
 
 /// A worker's private memory for expert_ffn: views into the backend's scratch.
 struct ExpertScratch {
