@@ -184,7 +184,7 @@ void add_attention(Bench& bench, bool f16) {
       pool->for_each(kHeads, [&](std::size_t h, unsigned) {
         const std::byte* keys = cache->data() + 2 * h * head_bytes;
         const std::size_t at = h * kQueries * kHeadDim;
-        (f16 ? table.attend_f16 : table.attend_f32)({queries->data() + at, keys, keys + head_bytes, kQueries, n_positions, kHeadDim, 0.088F, out->data() + at});
+        (f16 ? table.attend_f16 : table.attend_f32)({queries->data() + at, keys, keys + head_bytes, 1, kQueries, 0, n_positions, kHeadDim, 0.088F, out->data() + at});
       });
     };
     return Case{name, static_cast<double>(cache->size()), static_cast<double>(2 * kHeads * kQueries * n_positions * kHeadDim), Limit::memory, run,

@@ -217,6 +217,7 @@ class CpuBackend {
  private:
   static constexpr std::size_t kMostOutputs = 3;       // q, k, v
   static constexpr std::size_t kWorthAThread = 16384;  // elements of a cheap row operation that repay a region
+  static constexpr std::size_t kWorthATask = 4096;     // and that repay being fetched
 
   struct ScratchLayout {
     std::size_t quantised = 0, attend = 0, attend_floats = 0, experts = 0, expert_bytes = 0, ffn = 0;
@@ -265,14 +266,19 @@ class CpuBackend {
     return static_cast<std::uint32_t>((rows + tile - 1) / tile * tile);
   }
 
-  /// Calls fn(row) for each row: on the pool where the work repays it, else here.
+  /// Calls fn(row) for each of n rows of `elements` in all: on the pool where the work repays it, else here. A task is
+  /// some thousand elements: rows of one head are too short to be fetched one by one.
   template <class Fn>
   void split(std::uint32_t n, std::size_t elements, Fn&& fn) {
     if (n == 1 || elements < kWorthAThread) {
       for (std::uint32_t i = 0; i < n; ++i) fn(i);
-    } else {
-      pool_->for_each(n, [&](std::size_t i, unsigned) { fn(static_cast<std::uint32_t>(i)); });
+      return;
     }
+    const auto rows = static_cast<std::uint32_t>(std::max<std::size_t>(kWorthATask * n / elements, 1));
+    pool_->for_each((n + rows - 1) / rows, [&](std::size_t task, unsigned) {
+      const auto begin = static_cast<std::uint32_t>(task) * rows, end = std::min(begin + rows, n);
+      for (std::uint32_t i = begin; i < end; ++i) fn(i);
+    });
   }
 
   Kernels kernels_;
