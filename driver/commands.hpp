@@ -18,6 +18,8 @@ void add_inspect(CLI::App& app, Action& action);
 void add_tokenize(CLI::App& app, Action& action);
 void add_eval(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
+void add_plan(CLI::App& app, Action& action);
+void add_doctor(CLI::App& app, Action& action);
 void add_profiles(CLI::App& app, Action& action);
 void add_replay(CLI::App& app, Action& action);
 void add_experiment(CLI::App& app, Action& action);

@@ -93,6 +93,8 @@ int run(int argc, char** argv) {
   colidrv::add_tokenize(app, action);
   colidrv::add_eval(app, action);
   colidrv::add_bench(app, action);
+  colidrv::add_plan(app, action);
+  colidrv::add_doctor(app, action);
   colidrv::add_profiles(app, action);
   colidrv::add_replay(app, action);
   colidrv::add_experiment(app, action);

@@ -3,10 +3,15 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 
-#include "coli/plan/memory.hpp"
+#include "coli/plan/machine.hpp"
+#include "coli/plan_report.hpp"
+#include "coli/planner.hpp"
+#include "coli/probe.hpp"
+#include "coli/text/tokenizer.hpp"
 
 extern "C" {
 extern const std::byte coli_embedded_model_begin[];
@@ -18,6 +23,14 @@ namespace colidrv {
 void ModelOptions::add_to(CLI::App& command, bool model_required) {
   auto* path = command.add_option("MODEL", model, model_required ? "GGUF file, or any shard of a split set" : "GGUF file, or any shard of a split set; without it, the embedded model");
   if (model_required) path->required();
+  add_wishes_to(command);
+  command.add_option("--evict", evict, "eviction policy, where the profile holds several; cpu: expected-use (default), lru, lfu-decay, s3-fifo, sieve");
+  command.add_option("--prefetch", prefetch, "experts of the next layer to guess and read while the disk is idle; 0 is none")->check(CLI::Range(0U, 1024U))->capture_default_str();
+  command.add_flag("--unbounded", unbounded, "with --store mmap: pages of the mapping are not counted against --memory");
+  command.add_flag("--quiet", quiet, "no notes and no summary on standard error");
+}
+
+void ModelOptions::add_wishes_to(CLI::App& command) {
   command.add_option("--profile", profile, "named engine (colidrv profiles lists them), or auto")->capture_default_str();
   command.add_option("--threads", threads, "worker threads; default: physical cores available here")->check(CLI::Range(1U, 1024U));
   command.add_option("--ctx", context, "positions of the KV cache; default: the model's, at most 4096")->check(CLI::Range(1U, 1U << 30));
@@ -26,34 +39,29 @@ void ModelOptions::add_to(CLI::App& command, bool model_required) {
   command.add_option("--memory", memory, "bytes that the process may hold, with K, M or G (powers of 1024); default: what this machine has; experts that don't fit are streamed");
   std::vector<std::string> stores(coli::kStoreKindNames.begin(), coli::kStoreKindNames.end());
   command.add_option("--store", store, "how experts are read: io_uring, pread workers, a mapping, or all in memory")->check(CLI::IsMember(stores))->capture_default_str();
-  command.add_option("--evict", evict, "eviction policy, where the profile holds several; cpu: expected-use (default), lru, lfu-decay, s3-fifo, sieve");
-  command.add_option("--prefetch", prefetch, "experts of the next layer to guess and read while the disk is idle; 0 is none")->check(CLI::Range(0U, 1024U))->capture_default_str();
-  command.add_flag("--unbounded", unbounded, "with --store mmap: pages of the mapping are not counted against --memory");
-  command.add_flag("--quiet", quiet, "no notes and no summary on standard error");
 }
 
-coli::Result<coli::EngineOptions> ModelOptions::engine_options() const {
-  coli::EngineOptions options;
-  options.context = context;
-  options.threads = threads.value_or(0);
-  options.chunk = chunk;
-  options.prefetch = prefetch;
+coli::Result<std::optional<coli::Bytes>> size_option(const std::optional<std::string>& text, const std::string& option) {
+  if (!text) return std::optional<coli::Bytes>();
+  const auto bytes = coli::parse_bytes(*text);
+  if (!bytes) return coli::Error{coli::Errc::usage, "'" + *text + "' is not a size; expected bytes, or a number with K, M or G", option};
+  return bytes;
+}
+
+coli::Result<coli::PlanWishes> ModelOptions::wishes() const {
+  coli::PlanWishes wishes;
+  wishes.context = context;
+  wishes.threads = threads.value_or(0);
+  wishes.chunk = chunk;
+  wishes.store = coli::parse_store_kind(store).value_or(coli::StoreKind::best);
   if (evict && evict->empty()) return coli::Error{coli::Errc::usage, "names no policy", "--evict"};
-  options.evict = evict.value_or("");
-  options.store.kind = coli::parse_store_kind(store).value_or(coli::StoreKind::best);
-  if (unbounded && options.store.kind != coli::StoreKind::mmap) return coli::Error{coli::Errc::usage, "belongs to --store mmap", "--unbounded"};
-  if (memory && options.store.kind == coli::StoreKind::mmap && !unbounded)
+  if (unbounded && wishes.store != coli::StoreKind::mmap) return coli::Error{coli::Errc::usage, "belongs to --store mmap", "--unbounded"};
+  if (memory && wishes.store == coli::StoreKind::mmap && !unbounded)
     return coli::Error{coli::Errc::usage, "no memory limit can be kept over a mapping, whose pages the system adds as it likes; say --unbounded, or take another store", "--store mmap"};
-  if (!memory) {
-    // All that is there, less a thirtieth: what others take while a model loads must not be what ends this process.
-    COLI_TRY(available, coli::available_memory());
-    options.memory = coli::Bytes{available.bytes.value / 30 * 29} + coli::Bytes{peak_rss_bytes()};
-  } else {
-    options.memory = coli::parse_bytes(*memory);
-    if (!options.memory) return coli::Error{coli::Errc::usage, "'" + *memory + "' is not a size; expected bytes, or a number with K, M or G", "--memory"};
-  }
-  if (!kv.empty()) options.kv = kv == "f16" ? coli::KvFormat::f16 : coli::KvFormat::f32;
-  return options;
+  COLI_TRY(limit, size_option(memory, "--memory"));
+  wishes.memory = limit;
+  if (!kv.empty()) wishes.kv = kv == "f16" ? coli::KvFormat::f16 : coli::KvFormat::f32;
+  return wishes;
 }
 
 coli::Result<coli::gguf::ModelFile> open_file(const std::string& path) {
@@ -63,22 +71,66 @@ coli::Result<coli::gguf::ModelFile> open_file(const std::string& path) {
   return coli::gguf::ModelFile::parse(embedded, "embedded model");
 }
 
+coli::Result<coli::Machine> machine_for(const coli::gguf::ModelFile& file) {
+  (void)coli::Tokenizer::from(file.metadata());  // its memory counts, once it has been taken
+  COLI_TRY(machine, coli::read_machine());
+  if (!file.shards().front().memory.empty() || file.missing_bytes() != 0) return machine;
+  machine.direct_block = coli::direct_reads_of(file.shards().front().path).block;
+  return machine;
+}
+
+namespace {
+
+/// A limit that this machine can't give is lowered to what it has: it would end the process, not refuse it memory.
+std::string fit_to_machine(coli::PlanWishes& wishes, const coli::Machine& machine) {
+  const coli::Bytes most = machine.memory.bytes + machine.process.bytes;
+  if (!wishes.memory || wishes.store == coli::StoreKind::mmap || *wishes.memory <= coli::Bytes{most.value / 16 * 17}) return {};
+  std::string note = "--memory " + coli::to_text(*wishes.memory) + " is more than there is (" + machine.memory.source + "): going by " + coli::to_text(machine.usable().bytes);
+  wishes.memory = machine.usable().bytes;
+  return note;
+}
+
+coli::EngineOptions engine_options(const ModelOptions& options, const coli::Plan& plan) {
+  coli::EngineOptions engine;
+  engine.context = plan.shape.context;
+  engine.kv = plan.shape.kv;
+  engine.threads = plan.threads;
+  engine.chunk = plan.shape.chunk;
+  engine.prefetch = options.prefetch;
+  engine.evict = options.evict.value_or("");
+  engine.store.kind = plan.store;
+  // What is planned, and a little for what the process grows by until it is loaded; never more than the limit.
+  const coli::Bytes planned = plan.total() + std::max(coli::Bytes{plan.total().value / 64}, coli::Bytes{4 * coli::kMiB});
+  engine.memory = plan.resident ? plan.limit.bytes : std::min(plan.limit.bytes, planned);
+  return engine;
+}
+
+}  // namespace
+
 coli::Result<OpenModel> open_model(const ModelOptions& options) {
-  COLI_TRY(engine_options, options.engine_options());
+  COLI_TRY(wishes, options.wishes());
   COLI_TRY(profile, find_profile(options.profile));
   COLI_TRY(file, open_file(options.model));
   OpenModel model{nullptr, profile, options.model.empty() ? "embedded model" : options.model};
+  COLI_TRY(machine, machine_for(file));
+  const std::string lowered = fit_to_machine(wishes, machine);
+  const auto named = [&](coli::Error error) { return std::move(error).in_file(model.name); };
+  const auto needs = coli::model_needs(file, profile->formats);
+  if (!needs) return named(needs.error());
+  COLI_TRY(planned, profile->planned());
+  const coli::PlanOutcome outcome = coli::plan_run(*needs, planned, machine, wishes, coli::ReuseCurve::fallback());
+  if (outcome.refusal) return named(outcome.refusal->error);
+  if (!options.quiet) std::fprintf(stderr, "%s: %s\n", model.name.c_str(), coli::plan_line(*outcome.plan, options.profile == "auto" ? " (auto)" : "").c_str());
+  if (!options.quiet && !lowered.empty()) std::fprintf(stderr, "note: %s\n", lowered.c_str());
+
   const bool show_progress = !options.quiet && ::isatty(STDERR_FILENO) != 0;
   if (show_progress) std::fprintf(stderr, "loading %s ...", model.name.c_str());
-  auto session = profile->open(std::move(file), engine_options);
+  auto session = profile->open(std::move(file), engine_options(options, *outcome.plan));
   if (show_progress) std::fputs("\r\033[K", stderr);
   if (!session) return std::move(session).error();
   model.session = std::move(*session);
   if (!options.quiet)
     for (const std::string& note : model.session->notes()) std::fprintf(stderr, "note: %s\n", note.c_str());
-  if (!options.quiet)
-    std::fprintf(stderr, "%s: profile %.*s%s, context %u, memory %s\n", model.name.c_str(), static_cast<int>(profile->name.size()), profile->name.data(),
-                 options.profile == "auto" ? " (auto)" : "", model.session->context(), model.session->memory().bill().c_str());
   return model;
 }
 

@@ -27,8 +27,16 @@ struct ModelOptions {
   bool quiet = false;
 
   void add_to(CLI::App& command, bool model_required);
-  coli::Result<coli::EngineOptions> engine_options() const;  // errors: usage
+  /// Those that a plan has a say in, also for commands without an engine.
+  void add_wishes_to(CLI::App& command);
+  coli::Result<coli::PlanWishes> wishes() const;  // errors: usage
 };
+
+/// A size of an option, as people write it. Errors: usage, naming the option.
+coli::Result<std::optional<coli::Bytes>> size_option(const std::optional<std::string>& text, const std::string& option);
+
+/// What this machine has for a run of `file`, whose vocabulary is read once so that the process's own size is known.
+coli::Result<coli::Machine> machine_for(const coli::gguf::ModelFile& file);
 
 /// An engine and what it is called.
 struct OpenModel {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "driver/isa/select.hpp"
+#include "coli/profile_about.hpp"
 
 namespace colidrv {
 
@@ -17,7 +17,7 @@ namespace colidrv {
 namespace {
 
 /// Best first; profiles that are not in the list of the build are passed over.
-constexpr std::array kPreference{std::string_view("cpu"), std::string_view("scalar")};
+constexpr std::array kPreference{std::string_view("cuda"), std::string_view("cpu"), std::string_view("scalar"), std::string_view("grid")};
 
 std::vector<const ProfileEntry*> in_order_of_preference() {
   std::vector<const ProfileEntry*> all{
@@ -36,13 +36,9 @@ std::string list_of_names() {
     const std::string why = p->why_not();
     names += (names.empty() ? "" : ", ") + std::string(p->name) + (why.empty() ? "" : " (not here: " + why + ")");
   }
+  for (const coli::KnownProfile& known : coli::kKnownProfiles)
+    if (std::none_of(profiles().begin(), profiles().end(), [&](const ProfileEntry* p) { return p->name == known.name; })) names += ", " + std::string(known.name) + " (not in this build)";
   return names;
-}
-
-coli::Result<void> check_isa() {
-  COLI_TRY(table, select_isa());
-  (void)table;
-  return {};
 }
 
 }  // namespace
@@ -53,15 +49,19 @@ std::span<const ProfileEntry* const> profiles() {
 }
 
 coli::Result<const ProfileEntry*> find_profile(std::string_view name) {
-  // Who asks for an instruction set must not be given another profile instead.
-  if (name == "auto" && std::getenv("COLI_ISA") != nullptr) COLI_CHECK(check_isa());
+  // Who asks for an instruction set must not be given a profile that has none to choose.
+  const bool wants_isa = name == "auto" && std::getenv("COLI_ISA") != nullptr;
+  std::string last_why;
   for (const ProfileEntry* p : profiles()) {
-    if (name != "auto" && p->name != name) continue;
+    if (name != "auto" ? p->name != name : wants_isa && p->isa == nullptr) continue;
     const std::string why = p->why_not();
     if (why.empty()) return p;
+    last_why = why;
     if (name != "auto") return coli::Error{coli::Errc::unavailable, why, "profile '" + std::string(name) + "'"};
   }
-  return coli::Error{coli::Errc::unavailable, "is not in this build; in this build: " + list_of_names(), "profile '" + std::string(name) + "'"};
+  if (wants_isa) return coli::Error{coli::Errc::unavailable, last_why.empty() ? "is set, but no profile of this build chooses an instruction set; in this build: " + list_of_names() : last_why, last_why.empty() ? "COLI_ISA" : ""};
+  const bool known = coli::known_profile(name) != nullptr;
+  return coli::Error{coli::Errc::unavailable, (known ? "not in this build (COLI_PROFILES); there are: " : "is not in this build; there are: ") + list_of_names(), "profile '" + std::string(name) + "'"};
 }
 
 }  // namespace colidrv

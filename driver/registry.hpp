@@ -7,19 +7,28 @@
 #include <string>
 #include <string_view>
 
+#include "coli/core/buffer.hpp"
+#include "coli/core/thread_pool.hpp"
 #include "coli/evaluation/floors.hpp"
+#include "coli/probe.hpp"
 #include "driver/session.hpp"
 
 namespace colidrv {
 
-/// One profile of this build. Each lives in driver/profiles/<name>.cpp, with the only instantiation of its engine.
+/// One profile of this build. Each lives in driver/profiles/<name>.cpp, with the only instantiation of its engine
+/// (driver/profile_entry.hpp fills this in).
 struct ProfileEntry {
   std::string_view name;
-  std::string_view summary;
-  std::string_view activation_precision;
+  const coli::ProfileAbout* about;
+  coli::FormatSet formats;
+  std::string (*isa)();  // which instruction set's kernels run here, of which; null for a profile that has no such choice
   /// Why it can't run on this machine; empty where it can.
   std::string (*why_not)();
   coli::Result<std::unique_ptr<Session>> (*open)(coli::gguf::ModelFile file, const coli::EngineOptions& options);
+  coli::Result<coli::PlannedProfile> (*planned)();
+  coli::ProbeReport (*probe)(const coli::Result<coli::gguf::ModelFile>& file, const coli::Result<coli::Machine>& machine, const coli::PlanWishes& wishes, const coli::ReuseCurve& curve);
+  /// Bytes of such weights a second through its kernels. Errors: those of why_not.
+  coli::Result<coli::RateReading> (*measure)(coli::Format format, std::uint32_t n_rows, std::uint32_t n_cols, const coli::Buffer& memory, coli::ThreadPool& pool);
   /// Floors of margins where this profile has its own; otherwise the lane's.
   coli::evaluation::Floors floors{};
 };

@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coli/profiles.hpp"
 #include "driver/isa/select.hpp"
-#include "driver/registry.hpp"
-#include "driver/session_of.hpp"
+#include "driver/profile_entry.hpp"
 
 namespace colidrv {
+namespace {
+
+coli::Result<coli::SimdKernels> kernels() {
+  COLI_TRY(table, select_isa());
+  return coli::SimdKernels(*table);
+}
+
+std::string isa() {
+  const auto table = select_isa();
+  std::string text = table ? (*table)->isa : "none";
+  text += "; in this build";
+  for (const IsaEntry& entry : isas()) text += " " + std::string(entry.name) + (entry.runs_here() ? "" : " (not on this machine)");
+  return text;
+}
+
+}  // namespace
 
 extern const ProfileEntry cpu_profile;
-const ProfileEntry cpu_profile{
-    coli::profiles::cpu::name,
-    "everyday use: SIMD kernels of the best instruction set here, 8-bit activations, F16 KV cache, experts streamed as memory asks",
-    coli::SimdKernels::activation_precision,
-    [] {
-      const auto table = select_isa();
-      return table ? std::string() : table.error().line();
-    },
-    [](coli::gguf::ModelFile file, const coli::EngineOptions& options) -> coli::Result<std::unique_ptr<Session>> {
-      COLI_TRY(table, select_isa());
-      return open_session<coli::profiles::cpu>(std::move(file), options, coli::SimdKernels(*table));
-    }};
+const ProfileEntry cpu_profile = entry_of<coli::profiles::cpu, kernels>(isa);
 
 }  // namespace colidrv

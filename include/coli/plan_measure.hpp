@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -101,6 +102,35 @@ RateReading measure_weights(const K& kernels, Format format, std::uint32_t n_row
     if (seconds < 0.03) n = std::min<std::uint64_t>(n * 2, 1 << 20);
   }
   return {best, "measured: its kernels over " + std::string(name_of(format)) + " experts, " + std::to_string(pool.n_workers()) + " threads"};
+}
+
+/// Puts measured rates in place of the defaults: the disk's (not of a model in memory), the memory's, and with
+/// `measure_kernels(format, n_rows, n_cols, memory, pool)` a profile's. Takes about two seconds. Returns what could not be
+/// measured, and why: the default stands there. Errors: those of the header.
+template <class MeasureKernels>
+Result<std::vector<std::string>> measure_rates(Machine& machine, const gguf::ModelFile& file, unsigned threads, MeasureKernels&& measure_kernels) {
+  std::vector<std::string> notes;
+  COLI_TRY(h, Hyperparams::read(file.metadata()));
+  COLI_TRY(tensors, ModelTensors::bind(file, h, FormatSet::all()));
+  if (file.missing_bytes() != 0) {
+    notes.push_back("the disk wasn't measured: the model's data is not there");
+  } else if (auto disk = measure_disk(file, tensors, h.n_experts, machine.direct_block)) {
+    machine.disk_rate = {disk->bytes_per_second, std::string("measured: ") + (disk->direct ? "direct" : "buffered") + " reads of experts, " + std::to_string(disk->depth) + " at once"};
+  } else {
+    notes.push_back("the disk wasn't measured: " + disk.error().line());
+  }
+  Accountant accountant;
+  COLI_TRY(memory, measuring_memory(accountant, machine));
+  ThreadPool pool(threads != 0 ? threads : machine.cpus.cores);
+  machine.memory_rate = measure_memory(memory, pool);
+  for (const LayerTensors& layer : tensors.layers) {
+    if (!layer.is_moe()) continue;
+    Result<RateReading> weights = measure_kernels(layer.gate.format, layer.gate.n_rows, layer.gate.n_cols, memory, pool);
+    if (weights && weights->bytes_per_second > 0) machine.weight_rate = *std::move(weights);
+    else notes.push_back("the kernels weren't measured: " + (weights ? weights->source : weights.error().line()));
+    break;
+  }
+  return notes;
 }
 
 }  // namespace coli

@@ -38,6 +38,18 @@ struct PlannedProfile {
   std::function<Bytes(const BackendShape&, unsigned threads)> scratch;
 };
 
+/// A profile for a graphics card that this build has no profile for: F16 keys and values, 64 MiB of scratch.
+inline PlannedProfile supposed_card() {
+  PlannedProfile card;
+  card.name = "cuda";
+  card.why_not = "the profile cuda is not in this build";
+  card.processor = Processor::device;
+  card.kv = KvFormat::f16;
+  card.keeps_f16 = true;
+  card.scratch = [](const BackendShape&, unsigned) { return Bytes{64 * kMiB}; };
+  return card;
+}
+
 /// `kernels` are copied. Reads nothing of this machine: `why_not` is the caller's to know.
 template <Profile P>
 PlannedProfile planned_profile(typename P::Backend::KernelSet kernels, std::string why_not = {}) {
@@ -48,9 +60,12 @@ PlannedProfile planned_profile(typename P::Backend::KernelSet kernels, std::stri
   p.memory_share = about_of<P>().memory_share;
   p.most_core_rate = about_of<P>().most_core_rate;
   p.kv = P::kKvFormat;
-  p.keeps_f16 = kernels.supports(KvFormat::f16);
+  if constexpr (requires { kernels.supports(KvFormat::f16); }) p.keeps_f16 = kernels.supports(KvFormat::f16);
   p.plain_layout = P::Backend::KernelSet::kPreparedLayout == Layout::plain;
-  p.scratch = [kernels](const BackendShape& shape, unsigned threads) { return P::Backend::scratch_bytes(kernels, threads, shape); };
+  if constexpr (requires(BackendShape shape) { P::Backend::scratch_bytes(kernels, 1U, shape); })
+    p.scratch = [kernels](const BackendShape& shape, unsigned threads) { return P::Backend::scratch_bytes(kernels, threads, shape); };
+  else
+    p.scratch = supposed_card().scratch;  // a backend that can only say it once it runs
   return p;
 }
 

@@ -162,8 +162,8 @@ inline std::string refusal_text(const PlanRefusal& refusal) {
 }
 
 /// What a run says first.
-inline std::string plan_line(const Plan& plan) {
-  std::string text = "profile " + plan.profile + ", context " + std::to_string(plan.shape.context) + ", " + to_text(plan.total()) + " of " + to_text(plan.limit.bytes) + " (" + plan.limit.source + "), ";
+inline std::string plan_line(const Plan& plan, std::string_view how_chosen = {}) {
+  std::string text = "profile " + plan.profile + std::string(how_chosen) + ", context " + std::to_string(plan.shape.context) + ", " + to_text(plan.total()) + " of " + to_text(plan.limit.bytes) + " (" + plan.limit.source + "), ";
   if (plan.resident) {
     text += "all experts resident";
   } else {

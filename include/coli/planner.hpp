@@ -323,6 +323,7 @@ inline PlanOutcome plan_run(const ModelNeeds& model, const PlannedProfile& profi
   plan.weight_rate = {machine.memory_rate.bytes_per_second * profile.memory_share,
                       std::to_string(std::lround(100 * profile.memory_share)) + " % of the memory's read rate"};
   if (const double most = profile.most_core_rate * threads; most < plan.weight_rate.bytes_per_second) plan.weight_rate = {most, "what " + std::to_string(threads) + " cores compute"};
+  if (machine.weight_rate) plan.weight_rate = *machine.weight_rate;
   if (device) {
     plan.device_limit = MemoryReading{limit, wishes.vram ? "--vram" : machine.device->source};
     plan.device_bill = bought->bill;

@@ -36,6 +36,7 @@ struct Machine {
   CpuReading cpus;
   RateReading memory_rate;     // reads by all cores
   RateReading disk_rate;       // random reads of a whole expert part
+  std::optional<RateReading> weight_rate{};  // of a profile's kernels, where that was measured; else reckoned from memory_rate
   std::optional<DeviceReading> device{};
   std::uint64_t direct_block = 4096;  // alignment of direct reads of the model's file; 0: buffered
 
