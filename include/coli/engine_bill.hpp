@@ -22,6 +22,9 @@
 
 namespace coli {
 
+/// What an engine takes where nobody says otherwise and there is room.
+inline constexpr std::uint32_t kDefaultContext = 4096, kDefaultChunk = 512;
+
 /// What is chosen about an engine besides its slots.
 struct EngineShape {
   std::uint32_t context;  // positions

@@ -116,7 +116,6 @@ struct LoadedModel {
     }
     if (tokenizer) COLI_CHECK(mark_padding(tokenizer->vocabulary()));
 
-    constexpr std::uint32_t kDefaultContext = 4096;
     const std::uint32_t wanted = options.context.value_or(std::min(h.context, kDefaultContext));
     if (wanted == 0) return Error{Errc::usage, "the context needs at least one position", "--ctx"};
     if (wanted > h.context)
@@ -124,7 +123,6 @@ struct LoadedModel {
     context_ = wanted;
     COLI_CHECK(check_eviction_choice<typename P::Eviction>(options.evict, P::name.view(), options.store.kind));
     evict_ = options.evict;
-    constexpr std::uint32_t kDefaultChunk = 512;
     chunk = std::clamp(options.chunk.value_or(kDefaultChunk), 1U, wanted);
     return {};
   }

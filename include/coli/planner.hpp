@@ -90,7 +90,7 @@ struct PlanOutcome {
   std::optional<PlanRefusal> refusal;
 };
 
-inline constexpr std::uint32_t kDefaultContext = 4096, kLeastContext = 256, kDefaultChunk = 512, kLeastChunk = 16;
+inline constexpr std::uint32_t kLeastContext = 256, kLeastChunk = 16;
 
 namespace detail {
 
