@@ -37,6 +37,7 @@ void ModelOptions::add_wishes_to(CLI::App& command) {
   command.add_option("--kv", kv, "format of the KV cache; default: the profile's")->check(CLI::IsMember({"f32", "f16"}));
   command.add_option("--chunk", chunk, "tokens of one prefill pass; changes speed and memory, never results")->check(CLI::Range(1U, 1U << 20));
   command.add_option("--memory", memory, "bytes that the process may hold, with K, M or G (powers of 1024); default: what this machine has; experts that don't fit are streamed");
+  command.add_option("--vram", vram, "bytes that a device profile may hold on its device; default: what is free there");
   std::vector<std::string> stores(coli::kStoreKindNames.begin(), coli::kStoreKindNames.end());
   command.add_option("--store", store, "how experts are read: io_uring, pread workers, a mapping, or all in memory")->check(CLI::IsMember(stores))->capture_default_str();
 }
@@ -60,6 +61,8 @@ coli::Result<coli::PlanWishes> ModelOptions::wishes() const {
     return coli::Error{coli::Errc::usage, "no memory limit can be kept over a mapping, whose pages the system adds as it likes; say --unbounded, or take another store", "--store mmap"};
   COLI_TRY(limit, size_option(memory, "--memory"));
   wishes.memory = limit;
+  COLI_TRY(device_limit, size_option(vram, "--vram"));
+  wishes.vram = device_limit;
   if (!kv.empty()) wishes.kv = kv == "f16" ? coli::KvFormat::f16 : coli::KvFormat::f32;
   return wishes;
 }
@@ -90,7 +93,7 @@ std::string fit_to_machine(coli::PlanWishes& wishes, const coli::Machine& machin
   return note;
 }
 
-coli::EngineOptions engine_options(const ModelOptions& options, const coli::Plan& plan) {
+coli::EngineOptions engine_options(const ModelOptions& options, const coli::PlanWishes& wishes, const coli::Plan& plan) {
   coli::EngineOptions engine;
   engine.context = plan.shape.context;
   engine.kv = plan.shape.kv;
@@ -98,6 +101,7 @@ coli::EngineOptions engine_options(const ModelOptions& options, const coli::Plan
   engine.chunk = plan.shape.chunk;
   engine.prefetch = options.prefetch;
   engine.evict = options.evict.value_or("");
+  engine.vram = wishes.vram;
   engine.store.kind = plan.store;
   // What is planned, and a little for what the process grows by until it is loaded; never more than the limit.
   const coli::Bytes planned = plan.total() + std::max(coli::Bytes{plan.total().value / 64}, coli::Bytes{4 * coli::kMiB});
@@ -125,7 +129,7 @@ coli::Result<OpenModel> open_model(const ModelOptions& options) {
 
   const bool show_progress = !options.quiet && ::isatty(STDERR_FILENO) != 0;
   if (show_progress) std::fprintf(stderr, "loading %s ...", model.name.c_str());
-  auto session = profile->open(std::move(file), engine_options(options, *outcome.plan));
+  auto session = profile->open(std::move(file), engine_options(options, wishes, *outcome.plan));
   if (show_progress) std::fputs("\r\033[K", stderr);
   if (!session) return std::move(session).error();
   model.session = std::move(*session);

@@ -20,6 +20,7 @@ struct ModelOptions {
   std::optional<std::uint32_t> context;
   std::optional<std::uint32_t> chunk;
   std::optional<std::string> memory;
+  std::optional<std::string> vram;
   std::string store = "auto";
   std::optional<std::string> evict;  // otherwise the profile's own
   std::uint32_t prefetch = 0;

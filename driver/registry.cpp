@@ -16,8 +16,9 @@ namespace colidrv {
 
 namespace {
 
-/// Best first; profiles that are not in the list of the build are passed over.
-constexpr std::array kPreference{std::string_view("cuda"), std::string_view("cpu"), std::string_view("scalar"), std::string_view("grid")};
+/// Best first; profiles that are not in the list of the build are passed over, those that are not in this list are never
+/// picked: grid is for tests, cuda is not proven on hardware yet.
+constexpr std::array kPreference{std::string_view("cpu"), std::string_view("scalar")};
 
 std::vector<const ProfileEntry*> in_order_of_preference() {
   std::vector<const ProfileEntry*> all{
@@ -54,6 +55,7 @@ coli::Result<const ProfileEntry*> find_profile(std::string_view name) {
   std::string last_why;
   for (const ProfileEntry* p : profiles()) {
     if (name != "auto" ? p->name != name : wants_isa && p->isa == nullptr) continue;
+    if (name == "auto" && std::find(kPreference.begin(), kPreference.end(), p->name) == kPreference.end()) continue;
     const std::string why = p->why_not();
     if (why.empty()) return p;
     last_why = why;

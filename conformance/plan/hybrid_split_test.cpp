@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(placement_is_even_and_has_its_count) {
       const Placement placement{n, on_cpu};
       std::uint32_t count = 0;
       for (std::uint32_t e = 0; e < n; ++e) {
-        count += placement.of(e) == Processor::cpu;
+        count += placement.of(e) == RunsOn::cpu;
         // Of any first e + 1 experts the CPU has its share, rounded down.
         BOOST_CHECK_EQUAL(count, std::uint64_t{e + 1} * on_cpu / n);
       }

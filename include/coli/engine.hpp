@@ -68,6 +68,7 @@ class engine {
       stats.policy = cache->policy_name();
     }
     stats.slots = model_->experts->n_slots();
+    stats.device = model_->tier.stats(model_->backend);
     stats.store = model_->experts->store_name();
     return stats;
   }
@@ -214,7 +215,7 @@ class engine {
       const TrunkLayer& layer = m.trunk.layers[l];
       attention_block(m.backend, h, layer, l, m.kv, first, n, s);
       if (layer.is_moe()) {
-        COLI_CHECK(moe_block(m.backend, m.experts->cache(), m.routes, m.moe_layers[l], first, n,
+        COLI_CHECK(moe_block(m.backend, m.tier.source(*m.experts), m.routes, m.moe_layers[l], first, n,
                              {s.hidden, s.normed, s.router, s.expert_rows, s.foresight, &m.routing, &m.batches, &m.cancelled, notes}, m.foresight_after(l)));
         if (m.observer.on_routing) m.observer.on_routing(LayerId{l}, first, m.routing, m.lease_notes);
       } else {

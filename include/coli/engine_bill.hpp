@@ -35,7 +35,7 @@ struct EngineShape {
 inline KvShape kv_shape(const Hyperparams& h, const EngineShape& shape) { return {h.n_layers, h.n_kv_heads, h.head_dim, shape.context, shape.kv}; }
 
 inline BackendShape backend_shape(const Hyperparams& h, const EngineShape& shape) {
-  return {shape.chunk, std::max({h.hidden, h.q_width(), h.dense_ffn}), h.expert_ffn, shape.context};
+  return {shape.chunk, std::max({h.hidden, h.q_width(), h.dense_ffn}), h.expert_ffn, shape.context, h.n_layers, h.n_heads, h.head_dim, h.n_experts, h.top_k};
 }
 
 /// Expert slots of a model under one store: the least, all of them, and the buffers that reads land in.

@@ -28,6 +28,7 @@ struct EngineOptions {
   unsigned threads = 0;                  // 0: the physical cores available to this process
   std::optional<std::uint32_t> chunk{};  // tokens of one prefill pass: speed and scratch, never bits; otherwise at most 512
   std::optional<Bytes> memory{};         // covers everything the process holds; otherwise every expert is resident
+  std::optional<Bytes> vram{};           // the same for what a device holds, where the profile has one; otherwise what it has free
   std::uint32_t prefetch = 0;            // experts of the next layer to guess and read ahead while the disk is idle; 0: none
   std::optional<Bytes> expert_bytes{};   // at most so many bytes of expert slots (but the least); otherwise what memory leaves
   std::string evict{};                   // which of the profile's eviction policies; empty: its first
@@ -44,6 +45,12 @@ struct EngineObserver {
   std::function<void(std::uint32_t first, std::uint32_t n_tokens, RoutePhase)> on_pass;
 };
 
+/// Experts on a device, where the profile has one.
+struct DeviceTierStats {
+  std::uint64_t slots = 0, hits = 0, misses = 0, uploaded_bytes = 0;
+  Bytes held{};  // of the device's memory, in all
+};
+
 /// Counts since the engine was opened.
 struct EngineStats {
   std::uint64_t prefill_tokens = 0;
@@ -54,6 +61,7 @@ struct EngineStats {
   std::vector<std::string> kernels;  // ids of the matrix kernels that run, one a format in use
   CacheStats cache;
   std::uint64_t slots = 0;
+  DeviceTierStats device;
   std::string_view policy, store;
 };
 

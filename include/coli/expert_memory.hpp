@@ -121,6 +121,8 @@ class ExpertMemory {
   std::uint64_t n_slots() const noexcept { return n_slots_; }
   /// Requires a model with experts.
   S& store() noexcept { return *store_; }
+  /// Requires has_experts().
+  const CacheGeometry& geometry() const noexcept { return geometry_; }
   std::string_view store_name() const { return has_experts() ? store_->rung() : std::string_view("none"); }
   const ExpertIndex& index() const noexcept { return index_; }
 

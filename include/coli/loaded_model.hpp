@@ -22,6 +22,7 @@
 #include "coli/engine_bill.hpp"
 #include "coli/engine_options.hpp"
 #include "coli/expert_memory.hpp"
+#include "coli/expert_tier.hpp"
 #include "coli/gguf/model_file.hpp"
 #include "coli/model/hyperparams.hpp"
 #include "coli/model/kv_cache.hpp"
@@ -95,6 +96,7 @@ struct LoadedModel {
   Trunk trunk;
   std::vector<MoeLayer> moe_layers;  // by layer; dense layers have an empty entry
   std::unique_ptr<ExpertMemory<typename P::Eviction, StoreOf<P>>> experts;
+  ExpertTier<Backend, ExpertMemory<typename P::Eviction, StoreOf<P>>> tier;  // above them, on a device
   RoutesOf<P> routes;
 
   std::vector<TokenId> tokens;  // what the KV cache holds
@@ -124,6 +126,8 @@ struct LoadedModel {
     COLI_CHECK(check_eviction_choice<typename P::Eviction>(options.evict, P::name.view(), options.store.kind));
     evict_ = options.evict;
     chunk = std::clamp(options.chunk.value_or(kDefaultChunk), 1U, wanted);
+    constexpr std::uint32_t kMostOnDevice = 2048;  // rows of a grid: uses of experts, at most 65,535
+    if constexpr (!Backend::kHostMemory) chunk = std::min(chunk, kMostOnDevice);
     return {};
   }
 
@@ -145,12 +149,16 @@ struct LoadedModel {
     COLI_CHECK(connect_experts(options.store, false));
     EngineShape shape{context_, chunk, format};
     const auto scratch_bytes = [&] { return Scratch::bytes(h, tensors.n_vocab, shape.chunk) + backend.scratch_bytes(backend_shape(h, shape)); };
-    if (options.memory && !options.chunk)  // a pass as large as a twentieth of the limit allows
-      while (shape.chunk > 16 && scratch_bytes() * 20 > *options.memory) shape.chunk /= 2;
+    const std::optional<Bytes> limit = Backend::kHostMemory ? options.memory : options.vram;  // of the memory that scratch lies in
+    if (limit && !options.chunk)  // a pass as large as a twentieth of the limit allows
+      while (shape.chunk > 16 && scratch_bytes() * 20 > *limit) shape.chunk /= 2;
     chunk = shape.chunk;
 
     MemoryBill bill = engine_bill(h, tensors.n_vocab, Trunk::bytes(tensors), shape, backend.scratch_bytes(backend_shape(h, shape)), experts->sizes());
     bill.base = resident_bytes_now() + kEngineSlack;
+    COLI_CHECK(tier.budget(backend, *experts, options, bill));
+    if (tier.holds_all()) bill.all_slots = bill.least_slots;  // what they come through
+    if constexpr (!Backend::kHostMemory) bill.trunk = bill.kv = bill.scratch = Bytes{};
     slot_budget_ = bill.all_slots;
     if (options.memory) {
       if (options.store.kind == StoreKind::memory && bill.all() > *options.memory) bill.least_slots = bill.all_slots;
@@ -168,7 +176,9 @@ struct LoadedModel {
     kv = std::move(cache);
     COLI_TRY(allocated, Scratch::allocate(backend, accountant, h, tensors.n_vocab, chunk, scratch_memory));
     scratch = allocated;
-    return backend.reserve(accountant, backend_shape(h, shape));
+    COLI_CHECK(backend.reserve(accountant, backend_shape(h, shape)));
+    if constexpr (!Backend::kHostMemory) return backend.fill_positions(rope);
+    return {};
   }
 
   Result<void> connect_experts(StoreOptions store, bool read_once) {
@@ -196,7 +206,8 @@ struct LoadedModel {
     COLI_TRY(loaded, Trunk::load(accountant, tensors, sources, backend));
     trunk = std::move(loaded);
     describe_experts();
-    return experts->allocate(accountant, slot_budget_, backend.n_threads(), evict_);
+    COLI_CHECK(experts->allocate(accountant, slot_budget_, backend.n_threads(), evict_));
+    return tier.fill(backend, *experts);
   }
 
   void describe_experts() {

@@ -18,6 +18,7 @@ inline constexpr std::uint32_t kMostExperts = 1024;
 
 struct GroupByExpert {
   static constexpr FixedName name{"group_by_expert"};
+  static constexpr std::uint32_t kMostThreads = kMostExperts;
   struct Shared {
     Array<std::uint32_t, kMostExperts> counts[2];
   };

@@ -25,7 +25,8 @@
 
 namespace coli::grid {
 
-enum class Haste : std::uint8_t { lazy, eager };
+/// lazy: as late as may be. eager: at once. copies_last: launches at once, copies beside them as late as may be.
+enum class Haste : std::uint8_t { lazy, eager, copies_last };
 
 struct HostQueuesOptions {
   Haste haste = Haste::lazy;
@@ -53,7 +54,7 @@ class HostQueues {
   HostQueues(const HostQueues&) = delete;
   HostQueues& operator=(const HostQueues&) = delete;
 
-  Bytes total_memory() const noexcept { return Bytes{kGiB}; }
+  Bytes available_memory() const noexcept { return Bytes{kGiB}; }
   Counts take_counts() noexcept { return std::exchange(counts_, {}); }
 
   Result<std::byte*> allocate(Bytes bytes) {
@@ -130,7 +131,7 @@ class HostQueues {
     State& s = state(queue);
     s.waiting.push_back(std::move(work));
     ++s.n_asked;
-    if (options_.haste == Haste::eager) note(run(queue, s.n_asked));
+    if (options_.haste == Haste::eager || (options_.haste == Haste::copies_last && queue == Queue::compute)) note(run(queue, s.n_asked));
   }
   /// Does the queue's work up to its `until`-th piece. After a failure nothing more is done.
   Result<void> run(Queue queue, std::uint64_t until) {

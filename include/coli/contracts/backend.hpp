@@ -23,6 +23,7 @@ struct BackendShape {
   std::uint32_t widest;      // longest row of any trunk matrix
   std::uint32_t expert_ffn;
   std::uint32_t context;     // positions
+  std::uint32_t n_layers = 0, n_heads = 0, head_dim = 0, n_experts = 0, top_k = 0;
 };
 
 /// One product of a group that shares its input: out [n_tokens, matrix.n_rows].

@@ -32,7 +32,7 @@ template <class D>
 concept OwnsDeviceMemory = requires(D d, std::byte* device, Bytes bytes) {
   { d.allocate(bytes) } -> std::same_as<Result<std::byte*>>;  // aligned to 256
   { d.free(device) } noexcept -> std::same_as<void>;          // nothing under way may use it
-  { d.total_memory() } -> std::same_as<Bytes>;
+  { d.available_memory() } -> std::same_as<Bytes>;            // that one may count on now
 };
 template <class D>
 concept MovesBytes = requires(D d, std::byte* to, const std::byte* from, std::size_t n, Queue queue) {
@@ -63,7 +63,7 @@ concept Device = NamesItself<D> && OwnsDeviceMemory<D> && MovesBytes<D> && Order
 template <class D>
 consteval bool require_device() {
   static_assert(NamesItself<D>, "Device: add  static constexpr FixedName name{\"...\"}");
-  static_assert(OwnsDeviceMemory<D>, "Device: add  Result<std::byte*> allocate(Bytes),  void free(std::byte*) noexcept  and  Bytes total_memory()");
+  static_assert(OwnsDeviceMemory<D>, "Device: add  Result<std::byte*> allocate(Bytes),  void free(std::byte*) noexcept  and  Bytes available_memory()");
   static_assert(MovesBytes<D>, "Device: add  upload, download, clear, pin, unpin;  contracts/device.hpp lists their arguments");
   static_assert(OrdersQueues<D>, "Device: add  void after(Queue later, Queue earlier)  and  Result<void> finish(Queue)");
   static_assert(ReplaysSequences<D>, "Device: add  a move-only type Sequence,  void begin_capture(),  Result<Sequence> end_capture(),  void replay(Sequence&)");

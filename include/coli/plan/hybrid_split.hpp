@@ -62,7 +62,7 @@ inline HybridSplit hybrid_split(std::uint32_t n_missing, Bytes bytes, const Spli
 }
 
 /// Who computes an expert, for a whole run.
-enum class Processor : std::uint8_t { device, cpu };
+enum class RunsOn : std::uint8_t { device, cpu };
 
 /// A fixed placement of every layer's experts: of n_experts, `on_cpu` belong to the CPU, spread evenly over the ids. A
 /// function of its three numbers alone: equal numbers, equal placement, equal bits.
@@ -70,9 +70,9 @@ struct Placement {
   std::uint32_t n_experts = 0;
   std::uint32_t on_cpu = 0;  // of each layer; at most n_experts
 
-  constexpr Processor of(std::uint32_t expert) const {
+  constexpr RunsOn of(std::uint32_t expert) const {
     const auto before = [&](std::uint64_t e) { return e * on_cpu / n_experts; };
-    return before(std::uint64_t{expert} + 1) != before(expert) ? Processor::cpu : Processor::device;
+    return before(std::uint64_t{expert} + 1) != before(expert) ? RunsOn::cpu : RunsOn::device;
   }
 };
 

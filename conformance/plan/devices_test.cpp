@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Are a driver's cards read as it names them, refused in words, and its failures told?
+#include <boost/test/unit_test.hpp>
+#include <cstring>
+
+#include "coli/plan/devices.hpp"
+
+namespace coli::conformance {
+namespace {
+
+/// A machine of two cards, an old one and a new one; one call of it can be made to fail.
+struct Planted {
+  int driver = 13000;
+  const char* failing = "";
+} planted;
+
+int fails(const char* call) { return std::strcmp(planted.failing, call) == 0 ? 999 : 0; }
+
+CudaDriverCalls planted_calls() {
+  return {[](unsigned) { return fails("cuInit"); },
+          [](int* version) { return *version = planted.driver, fails("cuDriverGetVersion"); },
+          [](int* n) { return *n = 2, fails("cuDeviceGetCount"); },
+          [](int* device, int i) { return *device = 10 + i, fails("cuDeviceGet"); },
+          [](char* name, int, int device) { return std::strcpy(name, device == 10 ? "Old" : "New"), fails("cuDeviceGetName"); },
+          [](int* value, int attribute, int device) { return *value = attribute == 75 ? (device == 10 ? 7 : 9) : (device == 10 ? 5 : 0), fails("cuDeviceGetAttribute"); },
+          [](std::size_t* bytes, int device) { return *bytes = device == 10 ? 1000 : 2000, fails("cuDeviceTotalMem"); }};
+}
+
+BOOST_AUTO_TEST_SUITE(devices)
+
+BOOST_AUTO_TEST_CASE(cards_are_read_and_old_ones_say_why_not) {
+  planted = {};
+  const auto reading = read_cards(planted_calls(), "planted");
+  BOOST_REQUIRE(reading);
+  BOOST_REQUIRE_EQUAL(reading->cards.size(), 2U);
+  BOOST_CHECK_EQUAL(reading->cards[0].name, "Old");
+  BOOST_CHECK_EQUAL(reading->cards[0].why_not, "compute capability 7.5; 8.0 is the least");
+  BOOST_CHECK_EQUAL(reading->cards[1].name, "New");
+  BOOST_CHECK_EQUAL(reading->cards[1].major, 9);
+  BOOST_CHECK_EQUAL(reading->cards[1].memory.value, 2000U);
+  BOOST_CHECK_EQUAL(reading->cards[1].why_not, "");
+}
+
+BOOST_AUTO_TEST_CASE(an_old_driver_disqualifies_every_card) {
+  planted = {.driver = 11080};
+  const auto reading = read_cards(planted_calls(), "planted");
+  BOOST_REQUIRE(reading);
+  for (const CardReading& card : reading->cards) BOOST_CHECK_EQUAL(card.why_not, "the driver knows CUDA up to 11.8; 12.0 is the least");
+}
+
+BOOST_AUTO_TEST_CASE(each_call_that_fails_is_named) {
+  for (const char* call : {"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetAttribute", "cuDeviceTotalMem"}) {
+    planted = {.failing = call};
+    const auto reading = read_cards(planted_calls(), "planted");
+    BOOST_REQUIRE(!reading);
+    BOOST_CHECK(reading.error().code == Errc::unavailable);
+    BOOST_CHECK_EQUAL(reading.error().line(), std::string("planted: ") + call + " failed with 999");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(this_machine_is_read_or_says_what_is_missing) {
+  const auto reading = read_cards();
+  if (!reading) BOOST_CHECK(reading.error().code == Errc::unavailable && !reading.error().message.empty());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace coli::conformance
