@@ -124,7 +124,7 @@ coli::Result<void> eval_cases(const EvalOptions& options) {
   COLI_TRY(model, open_model(options.model));
   Session& session = *model.session;
   COLI_TRY(model_hash, coli::gguf::hash_of(session.file()));
-  ev::Run run{{model_hash, set.sha256, std::string(model.profile->name), session.isa(), std::string(model.profile->activation_precision),
+  ev::Run run{{model_hash, set.sha256, std::string(model.profile->name), session.isa(), std::string(model.profile->about->activations),
                std::string(coli::name_of(session.kv_format()))}, {}};
   std::string lane_path;
   std::optional<ev::Lane> lane;
@@ -158,8 +158,9 @@ coli::Result<void> eval_cases(const EvalOptions& options) {
   ev::Comparison comparison;
   if (lane) {
     ev::Floors floors = lane->floors;
-    if (model.profile->floors.token) floors.token = model.profile->floors.token;
-    if (model.profile->floors.route) floors.route = model.profile->floors.route;
+    const coli::MarginFloors& own = model.profile->about->floors;
+    if (own.token > 0) floors.token = own.token;
+    if (own.route > 0) floors.route = own.route;
     if (options.token_floor) floors.token = *options.token_floor;
     if (options.route_floor) floors.route = *options.route_floor;
     comparison = ev::compare(run, *lane, floors);

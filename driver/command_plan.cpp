@@ -114,26 +114,26 @@ coli::Result<void> doctor(const DoctorOptions& options) {
   for (const ProfileEntry* p : profiles())
     if (p->isa != nullptr) {
       const std::string why_not = p->why_not();
-      checks.push_back({"instructions", why_not.empty() ? coli::Verdict::pass : coli::Verdict::warn, why_not.empty() ? p->isa() : why_not, why_not.empty() ? "" : "auto takes the profile scalar"});
+      checks.push_back({"instructions", why_not.empty() ? coli::CheckVerdict::pass : coli::CheckVerdict::warn, why_not.empty() ? p->isa() : why_not, why_not.empty() ? "" : "auto takes the profile scalar"});
     }
   for (coli::Check& check : coli::probe_machine(machine)) checks.push_back(std::move(check));
   const auto driver = coli::nvidia_driver();
-  checks.push_back({"graphics card", coli::Verdict::pass, driver ? *driver : "no NVIDIA driver is loaded: the profile cuda has nothing to run on"});
+  checks.push_back({"graphics card", coli::CheckVerdict::pass, driver ? *driver : "no NVIDIA driver is loaded: the profile cuda has nothing to run on"});
 
   coli::PlanWishes wishes;
   COLI_TRY(limit, size_option(options.memory, "--memory"));
   wishes.memory = limit;
   if (!profile) {
-    checks.push_back({"profile", coli::Verdict::fail, profile.error().line(), "colidrv profiles lists them", profile.error().code});
+    checks.push_back({"profile", coli::CheckVerdict::fail, profile.error().line(), "colidrv profiles lists them", profile.error().code});
   } else if (machine && file && !options.no_measure) {
     const auto notes = coli::measure_rates(*machine, *file, 0, (*profile)->measure);
     const auto told = [](const coli::RateReading& r) { return coli::detail::printed("%.2f", r.bytes_per_second / 1e9) + " GB/s (" + r.source + ")"; };
     if (notes) {
-      for (const std::string& note : *notes) checks.push_back({"measuring", coli::Verdict::warn, note, "the default rate stands"});
+      for (const std::string& note : *notes) checks.push_back({"measuring", coli::CheckVerdict::warn, note, "the default rate stands"});
       const bool slow = machine->disk_rate.source.starts_with("measured") && machine->disk_rate.bytes_per_second < 0.3e9;
-      checks.push_back({"disk rate", slow ? coli::Verdict::warn : coli::Verdict::pass, told(machine->disk_rate), slow ? "streaming will be slow from here: put the model on a faster disk" : ""});
-      checks.push_back({"memory rate", coli::Verdict::pass, told(machine->memory_rate)});
-      if (machine->weight_rate) checks.push_back({"weights rate", coli::Verdict::pass, told(*machine->weight_rate)});
+      checks.push_back({"disk rate", slow ? coli::CheckVerdict::warn : coli::CheckVerdict::pass, told(machine->disk_rate), slow ? "streaming will be slow from here: put the model on a faster disk" : ""});
+      checks.push_back({"memory rate", coli::CheckVerdict::pass, told(machine->memory_rate)});
+      if (machine->weight_rate) checks.push_back({"weights rate", coli::CheckVerdict::pass, told(*machine->weight_rate)});
     }
   }
   Json out{{"profile", nullptr}, {"header_bytes_read", nullptr}};

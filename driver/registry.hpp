@@ -9,7 +9,6 @@
 
 #include "coli/core/buffer.hpp"
 #include "coli/core/thread_pool.hpp"
-#include "coli/evaluation/floors.hpp"
 #include "coli/probe.hpp"
 #include "driver/session.hpp"
 
@@ -29,8 +28,6 @@ struct ProfileEntry {
   coli::ProbeReport (*probe)(const coli::Result<coli::gguf::ModelFile>& file, const coli::Result<coli::Machine>& machine, const coli::PlanWishes& wishes, const coli::ReuseCurve& curve);
   /// Bytes of such weights a second through its kernels. Errors: those of why_not.
   coli::Result<coli::RateReading> (*measure)(coli::Format format, std::uint32_t n_rows, std::uint32_t n_cols, const coli::Buffer& memory, coli::ThreadPool& pool);
-  /// Floors of margins where this profile has its own; otherwise the lane's.
-  coli::evaluation::Floors floors{};
 };
 
 /// All profiles in this binary, best first: `auto` takes the first that can run here.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The recorded routes that come as CSV, as traces. Tests only: the project's own format is elsewhere.
+// The recorded routes that come as CSV, as traces. Tests and benchmarks only: the project's own format is elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,16 @@
 
 namespace coli::test {
 
-/// `name`.route.csv, or nothing (and a line that says so) where the folder isn't given. The prompt's rows of one layer
-/// are one lease group, each decoded token's row is its own.
-inline std::optional<AccessTrace> recorded_route(const std::string& name) {
-  const std::string folder = COLI_ROUTES_DIR;
-  std::ifstream file(folder + "/" + name + ".route.csv");
-  if (folder.empty() || !file) {
-    std::printf("SKIP: no recorded routes (COLI_ROUTES_DIR)\n");
-    return std::nullopt;
-  }
+/// The trace in `path`; nothing where it can't be read. The prompt's rows of one layer are one lease group, each decoded
+/// token's row is its own.
+inline std::optional<AccessTrace> read_recorded_route(const std::string& path) {
+  std::ifstream file(path);
   std::optional<AccessTrace> trace;
   std::map<std::tuple<int, std::uint32_t, std::uint32_t>, std::vector<ExpertId>> rows;
   const auto number = [](const std::string& line, const char* key) {
     return static_cast<std::uint32_t>(
         std::strtoul(line.c_str() + line.find(key) + std::string(key).size(), nullptr, 10));
   };
-  std::map<std::uint32_t, std::uint32_t> last_token;
   for (std::string line; std::getline(file, line);) {
     if (line.find("n_layer=") != std::string::npos) {
       trace.emplace(number(line, "n_layer="), number(line, "n_expert="), number(line, "n_expert_used="));
@@ -41,6 +35,7 @@ inline std::optional<AccessTrace> recorded_route(const std::string& name) {
     if (std::sscanf(line.c_str(), "%u,%d,%u,%u,%u,%u", &turn, &phase, &step, &layer, &slot, &expert) != 6) continue;
     rows[{phase, step, layer}].push_back(ExpertId{expert});
   }
+  if (!trace) return std::nullopt;
   // The prompt ran as one batch: layer by layer.
   std::map<std::tuple<int, std::uint32_t, std::uint32_t>, const std::vector<ExpertId>*> recorded;
   for (const auto& [key, experts] : rows) {
@@ -54,6 +49,14 @@ inline std::optional<AccessTrace> recorded_route(const std::string& name) {
     trace->add(LayerId{layer}, token, phase == 0 ? layer : (token + 1) * trace->n_layers() + layer,
                phase == 0 ? Phase::prefill : Phase::decode, *experts);
   }
+  return trace;
+}
+
+/// `name`.route.csv of COLI_ROUTES_DIR, or nothing (and a line that says so) where the folder isn't given.
+inline std::optional<AccessTrace> recorded_route(const std::string& name) {
+  const std::string folder = COLI_ROUTES_DIR;
+  auto trace = folder.empty() ? std::nullopt : read_recorded_route(folder + "/" + name + ".route.csv");
+  if (!trace) std::printf("SKIP: no recorded routes (COLI_ROUTES_DIR)\n");
   return trace;
 }
 

@@ -2,21 +2,18 @@
 #include <memory>
 
 #include "coli/grid_profile.hpp"
-#include "driver/registry.hpp"
-#include "driver/session_of.hpp"
+#include "driver/profile_entry.hpp"
 
 namespace colidrv {
+namespace {
+
+coli::Result<coli::DeviceKernels<coli::grid::HostQueues>> kernels() {
+  return coli::DeviceKernels<coli::grid::HostQueues>{std::make_shared<coli::grid::HostQueues>(coli::grid::HostQueuesOptions{})};
+}
+
+}  // namespace
 
 extern const ProfileEntry grid_profile;
-const ProfileEntry grid_profile{
-    coli::profiles::grid::name,
-    "the GPU's kernels and host program on an emulator: what cuda computes, bit for bit, slowly; for tests and for machines without a GPU",
-    coli::DeviceKernels<coli::grid::HostQueues>::activation_precision,
-    [] { return std::string(); },
-    [](coli::gguf::ModelFile file, const coli::EngineOptions& options) {
-      coli::grid::HostQueuesOptions queues;
-      if (options.threads != 0) queues.n_threads = options.threads;
-      return open_session<coli::profiles::grid>(std::move(file), options, {std::make_shared<coli::grid::HostQueues>(queues)});
-    }};
+const ProfileEntry grid_profile = entry_of<coli::profiles::grid, kernels>();
 
 }  // namespace colidrv

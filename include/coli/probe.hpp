@@ -26,13 +26,13 @@
 
 namespace coli {
 
-enum class Verdict { pass, warn, fail };
-constexpr std::string_view name_of(Verdict verdict) { return verdict == Verdict::pass ? "pass" : verdict == Verdict::warn ? "warn" : "fail"; }
+enum class CheckVerdict { pass, warn, fail };
+constexpr std::string_view name_of(CheckVerdict verdict) { return verdict == CheckVerdict::pass ? "pass" : verdict == CheckVerdict::warn ? "warn" : "fail"; }
 
 /// One question and its answer. `fix` is empty where nothing is wrong; `code` is what a run would end with.
 struct Check {
   std::string name;
-  Verdict verdict = Verdict::pass;
+  CheckVerdict verdict = CheckVerdict::pass;
   std::string found;
   std::string fix{};
   Errc code = Errc::unavailable;
@@ -46,7 +46,7 @@ struct ProbeReport {
   /// The first failure as an error; success where the model would run.
   Result<void> verdict() const {
     for (const Check& check : checks)
-      if (check.verdict == Verdict::fail) return Error{check.code, check.found + (check.fix.empty() ? "" : "; " + check.fix), check.name};
+      if (check.verdict == CheckVerdict::fail) return Error{check.code, check.found + (check.fix.empty() ? "" : "; " + check.fix), check.name};
     return {};
   }
 };
@@ -62,23 +62,23 @@ inline DirectAlignment direct_reads_of(const std::string& path) {
 inline std::vector<Check> probe_machine(const Result<Machine>& machine, const std::string& root = "") {
   std::vector<Check> checks;
   if (!machine) {
-    checks.push_back({"memory", Verdict::fail, machine.error().line(), "mend that limit, or say --memory: a limit that can't be read is not taken for none", machine.error().code});
+    checks.push_back({"memory", CheckVerdict::fail, machine.error().line(), "mend that limit, or say --memory: a limit that can't be read is not taken for none", machine.error().code});
     return checks;
   }
-  checks.push_back({"memory", Verdict::pass, to_text(machine->memory.bytes) + " may be taken (" + machine->memory.source + ")"});
-  checks.push_back({"cores", Verdict::pass, std::to_string(machine->cpus.cores) + " (" + machine->cpus.source + "), " + cpu_identity(root).model});
+  checks.push_back({"memory", CheckVerdict::pass, to_text(machine->memory.bytes) + " may be taken (" + machine->memory.source + ")"});
+  checks.push_back({"cores", CheckVerdict::pass, std::to_string(machine->cpus.cores) + " (" + machine->cpus.source + "), " + cpu_identity(root).model});
   const std::string no_uring = why_no_uring();
-  checks.push_back({"io_uring", no_uring.empty() ? Verdict::pass : Verdict::warn, no_uring.empty() ? "allowed" : no_uring,
+  checks.push_back({"io_uring", no_uring.empty() ? CheckVerdict::pass : CheckVerdict::warn, no_uring.empty() ? "allowed" : no_uring,
                     no_uring.empty() ? "" : "pread workers are used instead; allow io_uring_setup in the container's seccomp profile, or see kernel.io_uring_disabled"});
   const auto pages = huge_pages(root);
   const bool huge = pages && *pages != "never";
-  checks.push_back({"huge pages", huge ? Verdict::pass : Verdict::warn, pages ? "transparent_hugepage is " + *pages : "this kernel says nothing of them",
+  checks.push_back({"huge pages", huge ? CheckVerdict::pass : CheckVerdict::warn, pages ? "transparent_hugepage is " + *pages : "this kernel says nothing of them",
                     huge ? "" : "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"});
   const auto memlock = process_limit("Max locked memory", root);
   constexpr Bytes kStagingOfLargeModels{64 * kMiB};
-  if (!memlock) checks.push_back({"locked memory", Verdict::warn, memlock.error().line(), "mend /proc"});
-  else if (!*memlock) checks.push_back({"locked memory", Verdict::pass, "unlimited"});
-  else checks.push_back({"locked memory", **memlock >= kStagingOfLargeModels ? Verdict::pass : Verdict::warn, to_text(**memlock),
+  if (!memlock) checks.push_back({"locked memory", CheckVerdict::warn, memlock.error().line(), "mend /proc"});
+  else if (!*memlock) checks.push_back({"locked memory", CheckVerdict::pass, "unlimited"});
+  else checks.push_back({"locked memory", **memlock >= kStagingOfLargeModels ? CheckVerdict::pass : CheckVerdict::warn, to_text(**memlock),
                          **memlock >= kStagingOfLargeModels ? "" : "read buffers may not be registered with io_uring, which costs little; ulimit -l 65536 allows it"});
   return checks;
 }
@@ -90,10 +90,10 @@ ProbeReport probe(const Result<gguf::ModelFile>& file, const Result<Machine>& ma
   ProbeReport report;
   auto& checks = report.checks;
   const std::string profile = "profile " + std::string(P::name.view());
-  if (kernels) checks.push_back({profile, Verdict::pass, std::string(about_of<P>().needs)});
-  else checks.push_back({profile, Verdict::fail, kernels.error().line(), "needs " + std::string(about_of<P>().needs), kernels.error().code});
+  if (kernels) checks.push_back({profile, CheckVerdict::pass, std::string(about_of<P>().needs)});
+  else checks.push_back({profile, CheckVerdict::fail, kernels.error().line(), "needs " + std::string(about_of<P>().needs), kernels.error().code});
   if (!file) {
-    checks.push_back({"file", Verdict::fail, file.error().line(), "fetch or convert it again", file.error().code});
+    checks.push_back({"file", CheckVerdict::fail, file.error().line(), "fetch or convert it again", file.error().code});
     return report;
   }
   report.header_bytes_read = file->header_bytes_read();
@@ -102,36 +102,36 @@ ProbeReport probe(const Result<gguf::ModelFile>& file, const Result<Machine>& ma
     std::string which = first.path;
     for (const auto& shard : file->shards())
       if (shard.missing != 0) which = shard.path;
-    checks.push_back({"file", Verdict::fail, which + " lacks " + std::to_string(file->missing_bytes()) + " of the set's " + std::to_string(file->total_bytes()) + " bytes: truncated", "fetch the rest",
+    checks.push_back({"file", CheckVerdict::fail, which + " lacks " + std::to_string(file->missing_bytes()) + " of the set's " + std::to_string(file->total_bytes()) + " bytes: truncated", "fetch the rest",
                       Errc::bad_input});
   } else {
-    checks.push_back({"file", Verdict::pass, to_text(Bytes{file->total_bytes()}) + " in " + std::to_string(file->shards().size()) + (file->shards().size() == 1 ? " file" : " files") + ", complete"});
+    checks.push_back({"file", CheckVerdict::pass, to_text(Bytes{file->total_bytes()}) + " in " + std::to_string(file->shards().size()) + (file->shards().size() == 1 ? " file" : " files") + ", complete"});
   }
   const auto needs = model_needs(*file, FormatSet::of(typename P::Formats{}));
   if (!needs) {
-    checks.push_back({"tensors", Verdict::fail, needs.error().line(), "", needs.error().code});
+    checks.push_back({"tensors", CheckVerdict::fail, needs.error().line(), "", needs.error().code});
     return report;
   }
-  checks.push_back({"tensors", Verdict::pass, "all " + std::to_string(file->tensors().size()) + " are known to the profile; experts in " + (needs->formats.empty() ? "no format" : needs->formats)});
+  checks.push_back({"tensors", CheckVerdict::pass, "all " + std::to_string(file->tensors().size()) + " are known to the profile; experts in " + (needs->formats.empty() ? "no format" : needs->formats)});
   const auto tokenizer = Tokenizer::from(file->metadata());
-  checks.push_back({"tokenizer", tokenizer ? Verdict::pass : Verdict::warn, tokenizer ? std::to_string((*tokenizer).vocabulary().size()) + " tokens" : tokenizer.error().line(),
+  checks.push_back({"tokenizer", tokenizer ? CheckVerdict::pass : CheckVerdict::warn, tokenizer ? std::to_string((*tokenizer).vocabulary().size()) + " tokens" : tokenizer.error().line(),
                     tokenizer ? "" : "token ids can be given with --tokens"});
   if (!machine || !kernels) return report;
   Machine here = *machine;
   if (!needs->in_memory && file->missing_bytes() == 0) {
     const DirectAlignment direct = direct_reads_of(first.path);
     here.direct_block = direct.block;
-    checks.push_back({"direct reads", direct.block != 0 ? Verdict::pass : Verdict::warn, direct.block != 0 ? "aligned to " + std::to_string(direct.block) + " (" + direct.how + ")" : direct.how,
+    checks.push_back({"direct reads", direct.block != 0 ? CheckVerdict::pass : CheckVerdict::warn, direct.block != 0 ? "aligned to " + std::to_string(direct.block) + " (" + direct.how + ")" : direct.how,
                       direct.block != 0 ? "" : "reads go through the page cache, which then competes for memory; a local ext4 or xfs has them"});
   }
   report.outcome = plan_run(*needs, planned_profile<P>(*kernels), here, wishes, curve);
   if (report.outcome->plan) {
     const Plan& plan = *report.outcome->plan;
-    checks.push_back({"plan", plan.token.rate() < 1 ? Verdict::warn : Verdict::pass, plan_line(plan),
+    checks.push_back({"plan", plan.token.rate() < 1 ? CheckVerdict::warn : CheckVerdict::pass, plan_line(plan),
                       plan.token.rate() < 1 ? "more memory (" + to_text(plan.bill.all()) + " holds all of it), a faster disk or fewer bits a weight" : ""});
   } else {
     const Error& error = report.outcome->refusal->error;
-    checks.push_back({"plan", Verdict::fail, error.line(), "", error.code});
+    checks.push_back({"plan", CheckVerdict::fail, error.line(), "", error.code});
   }
   return report;
 }
