@@ -15,7 +15,7 @@ namespace {
 struct PlanOptions {
   ModelOptions model;
   std::vector<std::string> models;
-  std::optional<std::string> vram, disk, disk_rate, memory_rate;
+  std::optional<std::string> disk, disk_rate, memory_rate;
   std::vector<std::string> formats;
   std::uint32_t prompt = 16;
   std::string reuse;
@@ -48,9 +48,8 @@ coli::Result<void> measure_into(coli::Machine& machine, const coli::gguf::ModelF
 coli::Result<void> plan(const PlanOptions& options) {
   COLI_CHECK(check_json_path(options.json));
   COLI_TRY(wishes, options.model.wishes());
-  COLI_TRY(vram, size_option(options.vram, "--vram"));
   COLI_TRY(disk, size_option(options.disk, "--disk"));
-  wishes.vram = vram, wishes.disk = disk, wishes.prompt_tokens = options.prompt;
+  wishes.disk = disk, wishes.prompt_tokens = options.prompt;
   COLI_TRY(curve, reuse_curve(options.reuse));
   COLI_TRY(profile, find_profile(options.model.profile));
   std::vector<std::optional<coli::Format>> formats;
@@ -158,7 +157,6 @@ void add_plan(CLI::App& app, Action& action) {
   CLI::App& command = *app.add_subcommand("plan", "what fits this machine, or these budgets, and how fast it will be; reads headers only");
   command.add_option("MODEL", options->models, "GGUF file; several files of one model: the best is chosen; without it, the embedded model");
   options->model.add_wishes_to(command);
-  command.add_option("--vram", options->vram, "bytes of a graphics card's memory");
   command.add_option("--disk", options->disk, "bytes of disk that the model's file may take");
   command.add_option("--formats", options->formats, "choose among these instead of the file's own, for example Q8_0,Q6_K,Q4_K")->delimiter(',');
   command.add_option("--prompt-tokens", options->prompt, "length of the prompt that the time to the first token is reckoned for")->check(CLI::Range(1U, 1U << 20))->capture_default_str();

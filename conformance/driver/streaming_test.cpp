@@ -36,9 +36,10 @@ BOOST_AUTO_TEST_CASE(every_policy_streams_the_same_logits_and_says_its_name) {
   // The least that is enough is in the refusal of too little.
   const Outcome refused = colidrv(run_with({"--profile", "cpu", "--memory", "1M"}));
   BOOST_REQUIRE_EQUAL(refused.code, 4);
-  const std::size_t at = refused.err.find("give at least ");
+  const std::string offer = "would work: --memory ";
+  const std::size_t at = refused.err.find(offer);
   BOOST_REQUIRE(at != std::string::npos);
-  const std::uint64_t least = std::stoull(refused.err.substr(at + 14));
+  const std::uint64_t least = std::stoull(refused.err.substr(at + offer.size()));
   for (const std::string policy : {"expected-use", "lru", "lfu-decay", "s3-fifo", "sieve"}) {
     // Half a MiB more: what a process holds at its start differs a little from run to run.
     const Json streamed = Json::parse(expect_success(run_with({"--profile", "cpu", "--evict", policy, "--memory", std::to_string(least + (1 << 19))})).out);
