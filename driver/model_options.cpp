@@ -77,6 +77,7 @@ coli::Result<coli::gguf::ModelFile> open_file(const std::string& path) {
 coli::Result<coli::Machine> machine_for(const coli::gguf::ModelFile& file) {
   (void)coli::Tokenizer::from(file.metadata());  // its memory counts, once it has been taken
   COLI_TRY(machine, coli::read_machine());
+  machine.process = {machine.process.bytes + coli::Bytes{coli::kMiB}, machine.process.source + ", and 1 MiB for what it grows by while it loads"};
   if (!file.shards().front().memory.empty() || file.missing_bytes() != 0) return machine;
   machine.direct_block = coli::direct_reads_of(file.shards().front().path).block;
   return machine;

@@ -41,8 +41,8 @@ BOOST_AUTO_TEST_CASE(every_policy_streams_the_same_logits_and_says_its_name) {
   BOOST_REQUIRE(at != std::string::npos);
   const std::uint64_t least = std::stoull(refused.err.substr(at + offer.size()));
   for (const std::string policy : {"expected-use", "lru", "lfu-decay", "s3-fifo", "sieve"}) {
-    // Half a MiB more: what a process holds at its start differs a little from run to run.
-    const Json streamed = Json::parse(expect_success(run_with({"--profile", "cpu", "--evict", policy, "--memory", std::to_string(least + (1 << 19))})).out);
+    // A MiB more: what a process holds at its start differs a little from run to run.
+    const Json streamed = Json::parse(expect_success(run_with({"--profile", "cpu", "--evict", policy, "--memory", std::to_string(least + (1 << 20))})).out);
     BOOST_TEST(streamed.at("logits_hash") == resident.at("logits_hash"));
     BOOST_TEST(streamed.at("stats").at("cache").at("policy") == policy);
     BOOST_TEST(streamed.at("stats").at("cache").at("misses").get<std::uint64_t>() > 0U);
