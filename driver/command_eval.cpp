@@ -177,7 +177,7 @@ coli::Result<void> eval_cases(const EvalOptions& options) {
     for (const ev::CaseDecisions& d : decided)
       std::printf("%-24s %3u + %3zu tokens  margin %-9.4g at step %-3u  route %-9.3g at %u, layer %u  ids %.8s  routes %.8s  logits %.8s\n", d.id.c_str(), d.token_count, d.ids.size(),
                   static_cast<double>(d.token_margin), d.token_margin_step, static_cast<double>(d.route_margin), d.route_margin_position, d.route_margin_layer,
-                  ev::hash_of(std::span<const coli::TokenId>(d.ids)).c_str(), d.route_ids_sha256.c_str(), d.logits_sha256.c_str());
+                  coli::hash_of_ids(d.ids).c_str(), d.route_ids_sha256.c_str(), d.logits_sha256.c_str());
   Json covered = coverage(set, use, options.prints());
   ev::Lane own{run.key, floors, decided, Json{{"commit", build_commit()}, {"compiler", build_compiler()}, {"processor", cpu_model()}, {"maker", "colidrv eval --snapshot-out"}}};
   if (options.prints()) {

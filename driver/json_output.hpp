@@ -6,8 +6,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
-#include <charconv>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -16,20 +14,13 @@
 #include <system_error>
 
 #include "coli/core/error.hpp"
+#include "coli/evaluation/json_number.hpp"
 
 namespace colidrv {
 
 using Json = nlohmann::ordered_json;
 
-/// A float as the shortest decimal that reads back as the same float; null where it is not finite (JSON has no word).
-inline Json json_number(float value) {
-  if (!std::isfinite(value)) return nullptr;
-  char text[32];
-  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
-  double shortest = 0;
-  std::from_chars(text, end, shortest);
-  return shortest;
-}
+using coli::json_number;
 
 /// The option that every command has. An empty value would mean "no JSON" further on, so it is refused here.
 inline void add_json_option(CLI::App& command, std::string& path) {

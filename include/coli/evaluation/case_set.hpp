@@ -16,6 +16,7 @@
 
 #include "coli/core/error.hpp"
 #include "coli/core/ids.hpp"
+#include "coli/core/ids_hash.hpp"
 #include "coli/core/sha256.hpp"
 
 namespace coli::evaluation {
@@ -38,17 +39,6 @@ struct CaseSet {
   std::vector<EvalCase> cases;
   std::string sha256;  // of what the answers depend on: ids, prompts and counts of every case, in order
 };
-
-/// The SHA-256 of ids as 32-bit little-endian integers: what a prompt is called in a lane.
-inline std::string hash_of(std::span<const TokenId> ids) {
-  Sha256 hash;
-  for (const TokenId id : ids) {
-    const auto v = static_cast<std::uint32_t>(id.value);
-    const std::byte bytes[4]{static_cast<std::byte>(v), static_cast<std::byte>(v >> 8), static_cast<std::byte>(v >> 16), static_cast<std::byte>(v >> 24)};
-    hash.update(bytes);
-  }
-  return hash.hex();
-}
 
 /// Reads a list of token ids at `entry[key]`; false where it is something else.
 inline bool read_ids(const Json& entry, const char* key, std::vector<TokenId>& ids) {
@@ -107,7 +97,7 @@ inline Result<CaseSet> parse_case_set(std::string_view text, const std::string& 
       if (!read_ids(entry, "ids", ids) || ids.empty()) return bad(".ids", "is not a list of token ids");
       c.n_tokens = static_cast<std::uint32_t>(ids.size());
     }
-    content.push_back({{"id", c.id}, {"prompt", c.text ? Json(*c.text) : Json()}, {"prompt_sha256", c.prompt.empty() ? "" : hash_of(c.prompt)}, {"tokens", c.n_tokens}});
+    content.push_back({{"id", c.id}, {"prompt", c.text ? Json(*c.text) : Json()}, {"prompt_sha256", c.prompt.empty() ? "" : hash_of_ids(c.prompt)}, {"tokens", c.n_tokens}});
     set.cases.push_back(std::move(c));
   }
   Sha256 hash;

@@ -13,6 +13,7 @@
 
 #include "coli/core/error.hpp"
 #include "coli/core/ids.hpp"
+#include "coli/core/ids_hash.hpp"
 #include "coli/core/sha256.hpp"
 #include "coli/evaluation/case_set.hpp"
 #include "coli/moe/routing.hpp"
@@ -39,7 +40,7 @@ struct CaseDecisions {
 
   /// All of it in one name: equal where nothing differs.
   void add_to(Sha256& hash) const {
-    const std::string text = id + ' ' + prompt_sha256 + ' ' + hash_of(ids) + ' ' + route_ids_sha256 + ' ' + logits_sha256 + '\n';
+    const std::string text = id + ' ' + prompt_sha256 + ' ' + hash_of_ids(ids) + ' ' + route_ids_sha256 + ' ' + logits_sha256 + '\n';
     hash.update_values(std::span<const char>(text));
   }
 };
@@ -95,7 +96,7 @@ Result<CaseDecisions> decide(Sequence& sequence, const std::string& id, std::spa
                              std::uint32_t n_experts, ExpertUse* use = nullptr) {
   CaseDecisions d;
   d.id = id;
-  d.prompt_sha256 = hash_of(prompt);
+  d.prompt_sha256 = hash_of_ids(prompt);
   d.token_count = static_cast<std::uint32_t>(prompt.size());
 
   // Experts are kept by position, so that the hash does not depend on how the prompt was cut into passes.

@@ -2,7 +2,6 @@
 // What must these decisions be, for this model, on this profile and instruction set? A snapshot file, read and written.
 #pragma once
 
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -20,6 +19,7 @@
 #include "coli/evaluation/case_set.hpp"
 #include "coli/evaluation/decisions.hpp"
 #include "coli/evaluation/floors.hpp"
+#include "coli/evaluation/json_number.hpp"
 
 namespace coli::evaluation {
 
@@ -54,16 +54,6 @@ inline Floors floors_under(std::span<const CaseDecisions> cases) {
   return {floor_under(token), floor_under(route)};
 }
 
-/// A float as the shortest decimal that reads back as the same float; null where it is not finite.
-inline Json json_of(float value) {
-  if (!std::isfinite(value)) return nullptr;
-  char text[32];
-  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
-  double shortest = 0;
-  std::from_chars(text, end, shortest);
-  return shortest;
-}
-
 inline Json to_json(const LaneKey& key) {
   return {{"model_sha256", key.model_sha256}, {"cases_sha256", key.cases_sha256}, {"profile", key.profile},
           {"isa", key.isa}, {"activations", key.activations}, {"kv", key.kv}};
@@ -79,8 +69,8 @@ inline Json to_json(const CaseDecisions& c) {
   for (const TokenId id : c.ids) ids.push_back(id.value);
   for (const auto& [id, logit] : c.top_logits) top.push_back(Json::array({id.value, std::isfinite(logit) ? Json(std::round(double{logit} * 1e4) / 1e4) : Json()}));
   return {{"id", c.id}, {"prompt_sha256", c.prompt_sha256}, {"token_count", c.token_count}, {"token_ids", std::move(ids)},
-          {"token_margin", json_of(c.token_margin)}, {"token_margin_step", c.token_margin_step},
-          {"route_margin", json_of(c.route_margin)}, {"route_margin_position", c.route_margin_position}, {"route_margin_layer", c.route_margin_layer},
+          {"token_margin", json_number(c.token_margin)}, {"token_margin_step", c.token_margin_step},
+          {"route_margin", json_number(c.route_margin)}, {"route_margin_position", c.route_margin_position}, {"route_margin_layer", c.route_margin_layer},
           {"route_ids_sha256", c.route_ids_sha256}, {"logits_sha256", c.logits_sha256}, {"top_logits", std::move(top)}};
 }
 

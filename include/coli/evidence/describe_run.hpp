@@ -10,7 +10,7 @@
 
 #include "coli/core/error.hpp"
 #include "coli/core/ids.hpp"
-#include "coli/core/sha256.hpp"
+#include "coli/core/ids_hash.hpp"
 #include "coli/engine_options.hpp"
 #include "coli/gguf/fingerprint.hpp"
 #include "coli/gguf/model_file.hpp"
@@ -19,13 +19,6 @@
 #include "coli/moe/route_trace.hpp"
 
 namespace coli {
-
-/// SHA-256 of token ids, as 32-bit little-endian numbers.
-inline std::string hash_of_ids(std::span<const TokenId> ids) {
-  Sha256 hash;
-  for (const TokenId id : ids) hash.update_values(std::span(&id.value, 1));
-  return hash.hex();
-}
 
 /// Model, prompt and geometry; whoever runs adds sampler and settings. Errors: io; usage, where the model has no experts.
 inline Result<RouteHeader> describe_model(const gguf::ModelFile& file, const Hyperparams& h, const ModelTensors& tensors, std::span<const TokenId> prompt) {
