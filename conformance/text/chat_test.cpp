@@ -189,4 +189,38 @@ BOOST_AUTO_TEST_CASE(hostile_templates_end_soon) {
   }
 }
 
+/// Each of these is one cheap-looking step that moves or compares a lot, and it is done often: the work must be counted.
+BOOST_AUTO_TEST_CASE(work_is_counted_wherever_it_hides) {
+  const std::string text = "{% set ns = namespace(s='ab', p='a') %}{% for i in range(14) %}{% set ns.s = ns.s + ns.s %}{% endfor %}", list = "{% set l = range(20000) %}";
+  const std::string texts = text + "{% set l = [ns.s, ns.s, ns.s, ns.s, ns.s, ns.s, ns.s, ns.s, ns.s] %}";
+  const auto often = [](const std::string& step) { return "{% for i in range(2000) %}" + step + "{% endfor %}"; };
+  std::string names, keywords;
+  for (int i = 0; i < 8000; ++i) names += "{% set v" + std::to_string(i) + " = 1 %}", keywords += (i ? ", v" : "v") + std::to_string(i) + "=1";
+  const std::vector<std::string> hostile{
+      list + often("{% for x in l %}{% endfor %}"),
+      list + often("{% set x = l|list %}"),
+      list + often("{% set x = l[1:] %}"),
+      list + often("{% set x = l + l %}"),
+      list + often("{{ 'x' in l }}"),
+      list + often("{{ l|join }}"),
+      texts + often("{% set x = l|list %}"),
+      texts + often("{% set x = l[1:] %}"),
+      texts + often("{% for x in l %}{% endfor %}"),
+      texts + often("{{ (ns.s + 'c') in l }}"),
+      text + often("{% set x = ns.s|list %}"),
+      text + often("{% set x = ns.s.split('a') %}"),
+      text + often("{% set x = ns.s.split('ab' + ns.s) %}"),
+      text + often("{% set x = ns.s.strip(ns.s) %}"),
+      text + often("{% set x = ns.s[::-1] %}"),
+      text + often("{{ 'c' ~ ns.s in ns.s }}"),
+      names + often("{% set w = 1 %}{{ v0 }}") + names + names,
+      "{% set ns = namespace(" + keywords + ") %}" + often("{{ ns.v7999 }}{{ ns.w }}{% set ns.v7999 = 2 %}"),
+  };
+  for (const std::string& source : hostile) {
+    const auto printed = run(source, {{"user", "x"}});
+    BOOST_TEST(!printed, source.substr(0, 200));
+    if (!printed) BOOST_TEST(printed.error().line().find("takes too long to render") != std::string::npos, printed.error().line() << " " << source.substr(0, 200));
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

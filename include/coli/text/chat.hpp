@@ -148,7 +148,7 @@ inline Result<std::string> ChatTemplate::render(std::span<const ChatMessage> mes
   globals.emplace_back("add_generation_prompt", jinja::Value(options.add_generation_prompt));
   if (options.enable_thinking) globals.emplace_back("enable_thinking", jinja::Value(*options.enable_thinking));
   // Far above what published templates need, and well below a second.
-  const std::uint64_t most_work = 200'000 + 2'000 * messages.size() + 8 * n_bytes;
+  const std::uint64_t most_work = 50'000 + 2'000 * messages.size() + 8 * n_bytes;
   return jinja::Evaluator(std::move(globals), most_work).render(*body_);
 }
 

@@ -41,6 +41,11 @@ class Evaluator {
     work_left_ -= cost;
     return {};
   }
+  /// What copying these values costs.
+  Result<void> spend_on(const List& items) {
+    for (const Value& item : items) COLI_CHECK(spend(item.text() ? item.text()->size() : 0));
+    return {};
+  }
   static Error unsupported(std::string what) { return template_error("uses " + std::move(what) + ", which is not supported"); }
   static Error ill_typed(std::string what) { return template_error("fails: " + std::move(what)); }
 
@@ -91,6 +96,7 @@ class Evaluator {
     }
     if (items.empty() && node.children[3].kind != NodeKind::absent) return run(node.children[3]);
     for (std::size_t i = 0; i < items.size(); ++i) {
+      COLI_CHECK(spend(items[i].text() ? 3 * items[i].text()->size() : 0));  // once as this item, twice as a neighbour
       frames_.push_back({{"loop", loop_value(items, i)}});
       auto done = bind(node.names, items[i]);
       if (done) done = run(node.children[2]);
@@ -136,6 +142,7 @@ class Evaluator {
     COLI_TRY(value, evaluate(node.children[1]));
     const Node& target = node.children[0];
     if (target.kind == NodeKind::variable) {
+      COLI_CHECK(spend(frames_.back().size()));
       set(frames_.back(), target.name, std::move(value));
       return {};
     }
@@ -217,9 +224,10 @@ class Evaluator {
     return values;
   }
 
-  static Result<Value> member(const Value& object, std::string_view name) {
+  Result<Value> member(const Value& object, std::string_view name) {
     if (object.is_undefined()) return ill_typed("." + std::string(name) + " of an undefined value");
     const Dict* dict = object.members() ? object.members() : object.dict();
+    COLI_CHECK(spend(dict ? dict->size() : 0));
     const Value* found = dict ? find(*dict, name) : nullptr;
     return found ? *found : Value();
   }
@@ -261,7 +269,7 @@ class Evaluator {
     if (const List* list = object.list()) {
       List taken;
       for (const std::size_t i : slice_positions(list->size(), bounds[0].integer(), bounds[1].integer(), step)) taken.push_back((*list)[i]);
-      COLI_CHECK(spend(taken.size() * 16));
+      COLI_CHECK(spend_on(taken));
       return Value(std::move(taken));
     }
     if (object.text()) {
@@ -296,7 +304,7 @@ class Evaluator {
     if (node.name == "+" && left.list() && right.list()) {
       List joined = *left.list();
       joined.insert(joined.end(), right.list()->begin(), right.list()->end());
-      COLI_CHECK(spend(joined.size() * 16));
+      COLI_CHECK(spend_on(joined));
       return Value(std::move(joined));
     }
     if (left.text() && right.text() && (node.name[0] == '<' || node.name[0] == '>')) return compared(node.name, *left.text(), *right.text());
@@ -349,24 +357,30 @@ class Evaluator {
     if (holder.text() && item.text()) return holder.text()->find(*item.text()) != std::string::npos;
     if (holder.list()) {
       for (const Value& held : *holder.list()) {
-        COLI_CHECK(spend());
+        COLI_CHECK(spend(held.text() ? held.text()->size() : 0));
         COLI_TRY(same, equal(held, item));
         if (same) return true;
       }
       return false;
     }
+    COLI_CHECK(spend(holder.dict() ? holder.dict()->size() : 0));
     if (holder.dict() && item.text()) return find(*holder.dict(), *item.text()) != nullptr;
     return ill_typed(std::string(item.kind()) + " in " + std::string(holder.kind()));
   }
 
-  static Result<List> items_of(const Value& value) {
-    if (value.list()) return *value.list();
+  Result<List> items_of(const Value& value) {
+    if (value.list()) {
+      COLI_CHECK(spend_on(*value.list()));
+      return *value.list();
+    }
     List items;
     if (value.text()) {
+      COLI_CHECK(spend(16 * value.text()->size()));  // each becomes a value
       for (const std::string_view c : characters_of(*value.text())) items.emplace_back(c);
       return items;
     }
     if (value.dict()) {
+      COLI_CHECK(spend(16 * value.dict()->size()));
       for (const auto& [key, unused] : *value.dict()) items.emplace_back(key);
       return items;
     }
@@ -410,6 +424,7 @@ class Evaluator {
       if (node.children[i].kind != NodeKind::keyword) return unsupported("namespace() of this form");
       COLI_TRY(value, evaluate(node.children[i].children[0]));
       if (value.members() != nullptr) return unsupported("a namespace in a namespace");
+      COLI_CHECK(spend(members.size()));
       set(members, node.children[i].name, std::move(value));
     }
     return Value(Namespace{std::make_shared<Dict>(std::move(members))});
@@ -431,7 +446,8 @@ class Evaluator {
     return Value(std::move(numbers));
   }
 
-  static Value list_of(const std::vector<std::string>& texts) {
+  Result<Value> list_of(const std::vector<std::string>& texts) {
+    COLI_CHECK(spend(16 * texts.size()));
     List items;
     for (const std::string& text : texts) items.emplace_back(text);
     return Value(std::move(items));
@@ -453,6 +469,7 @@ class Evaluator {
     if (name == "startswith" && n == 1 && first) return Value(text.starts_with(*first));
     if (name == "endswith" && n == 1 && first) return Value(text.ends_with(*first));
     if (n == 0 || (n == 1 && first)) {
+      COLI_CHECK(spend(first ? text.size() * first->size() : 0));  // strip() looks for each character in the other
       if (name == "strip") return Value(strip(text, first, true, true));
       if (name == "lstrip") return Value(strip(text, first, true, false));
       if (name == "rstrip") return Value(strip(text, first, false, true));
@@ -462,7 +479,7 @@ class Evaluator {
       return list_of(split(text, *first, n == 2 ? *arguments[1].integer() : -1));
     if (name == "replace" && n == 2 && first && !first->empty() && arguments[1].text()) {
       std::size_t growth = 0;
-      for (std::size_t at = 0; (at = text.find(*first, at)) != std::string::npos; at += first->size()) growth += arguments[1].text()->size();
+      for (std::size_t at = 0; (at = find_text(text, *first, at)) != std::string::npos; at += first->size()) growth += arguments[1].text()->size();
       COLI_CHECK(spend(growth));
       return Value(replace_all(text, *first, *arguments[1].text()));
     }
@@ -482,6 +499,7 @@ class Evaluator {
     if (arguments.empty() && (name == "items" || name == "keys" || name == "values")) {
       List items;
       for (const auto& [key, value] : dict) {
+        COLI_CHECK(spend(key.size() + (value.text() ? value.text()->size() : 0)));
         if (name == "items") items.emplace_back(List{Value(key), value});
         else items.push_back(name == "keys" ? Value(key) : value);
       }
@@ -505,6 +523,10 @@ class Evaluator {
       if (value.dict()) return Value(static_cast<std::int64_t>(value.dict()->size()));
       if (value.is_undefined()) return Value(std::int64_t{0});
       return ill_typed("the length of " + std::string(value.kind()));
+    }
+    if (n == 0 && (name == "first" || name == "last") && value.list()) {
+      if (value.list()->empty()) return Value();
+      return name == "first" ? value.list()->front() : value.list()->back();
     }
     if (n == 0 && (name == "first" || name == "last" || name == "list")) {
       COLI_TRY(items, items_of(value));
