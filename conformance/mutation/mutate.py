@@ -1,13 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Do the tests notice small mistakes? Draws mutations of kernels, router, cache and sampler, rebuilds each with its
+"""Do the tests notice small mistakes? Draws mutations of kernels, router, cache and sampler, compiles each with its
 folder's tests, and counts those that stay green.
 
-    mutate.py [--count 60] [--seed 1] [--results FILE] [--work FOLDER] [--isa avx2] [--list] [--report]
+    mutate.py [--count 200] [--seed 1] [--work FOLDER] [--list | --report] [--again]
 
-Each mutation changes one operator, constant or statement of one line. A result is one line of FILE as soon as it is
-known, so a run that is cut short goes on where it was. `--report` prints what FILE holds. A mutant that does not
-compile is caught by the compiler and not counted; one that hangs or crashes the tests is caught.
+Each mutation changes one operator, constant, condition or statement of one line. A mutant is judged by its folder's test
+files, one program a file, cheapest first, and only by those that include what changed; the first that fails has caught
+it. Kernels are compiled for AVX2, and for AVX-512 VNNI when the tests of AVX2 pass; what passes elsewhere is judged again
+under the address and undefined-behaviour sanitizers, as in CI. A result is one line of FOLDER/seed-N.jsonl as soon as it
+is known: a run that is cut short goes on where it was. `--again` judges the survivors once more, after tests were added;
+`--report` prints what is there.
+
+A mutant that does not compile is not counted; one that crashes, runs ten times as long as it should or sleeps for ever
+is caught. Mutants that compute the same are listed in equivalent.txt beside this script, each with its reason.
 """
 import argparse
 import glob
@@ -15,152 +21,280 @@ import json
 import os
 import random
 import re
+import resource
+import shlex
 import shutil
 import subprocess
 import sys
 import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# What is mutated, which test programs judge it, and how large a share of the draw it gets.
-TARGETS = [("kernels/ref/*.hpp", "kernels_test", 12), ("kernels/simd/*.hpp", "kernels_test", 12), ("include/coli/moe/*.hpp", "moe_test", 12),
-           ("include/coli/cache/*.hpp", "cache_test", 14), ("include/coli/cache/eviction/*.hpp", "cache_test", 10), ("include/coli/sample/*.hpp", "sample_test", 12)]
-SKIP_FILES = {"leaf_neon.hpp", "leaf_avxvnni.hpp", "leaf_avx512vnni.hpp", "cache_stats.hpp"}  # not run in this build, or no logic
-SWAPS = [(r"(?<![<>=!+\-*/&|])<(?![<=])(?= )", "<="), (r"(?<= )<=(?= )", "<"), (r"(?<= )>(?= )", ">="), (r"(?<= )>=(?= )", ">"), (r"==", "!="), (r"!=", "=="),
-         (r"(?<= )\+(?= )", "-"), (r"(?<= )-(?= )", "+"), (r"(?<= )\*(?= )", "+"), (r"(?<= )/(?= )", "*"), (r"\+=", "-="), (r"&&(?= )", "||"), (r"\|\|", "&&"),
-         (r"std::min\b", "std::max"), (r"std::max\b", "std::min"), (r"\btrue\b", "false"), (r"\bfalse\b", "true"), (r"(?<![\w.])0(?![\w.])", "1"), (r"(?<![\w.])1(?![\w.])", "2"),
-         (r"\+\+(?=\w)", "--"), (r"\bif \((?!constexpr)", "if (!("), (r"^(\s+)(?!return|const|auto|std::|float|double|bool|int|using|static|template|class|struct|else|case|break|for|while|if|//)([\w.\->\[\]]+(\([^;{}]*\)| = [^;{}]*)|\+\+[\w.\->]+);$", r"\1;")]
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+# What is mutated, whose tests judge it, and how large a share of the draw it gets.
+TARGETS = [("kernels/ref/*.hpp", "kernels", 10), ("kernels/simd/*.hpp", "kernels", 20), ("include/coli/moe/{routing,expert_ffn}.hpp", "moe", 14),
+           ("include/coli/cache/*.hpp", "cache", 26), ("include/coli/cache/eviction/*.hpp", "cache", 16), ("include/coli/sample/*.hpp", "sample", 14)]
+SKIP = {"leaf_neon.hpp", "leaf_avxvnni.hpp", "cache_stats.hpp"}  # not run by these two sets, or no logic
+BUILDS = (("avx2", ""), ("avx512vnni", ""), ("avx2", "address,undefined"))
+SANITIZED = ("moe", "cache", "sample")  # as in conformance/check
+NUMBER = r"(?<![\w.'<\[]){}(?![\w.'\]>])"
+SWAPS = [(r"(?<= )<(?= )", "<="), (r"(?<= )<=(?= )", "<"), (r"(?<= )>(?= )", ">="), (r"(?<= )>=(?= )", ">"), (r"==", "!="), (r"!=", "=="),
+         (r"(?<= )\+(?= )", "-"), (r"(?<= )-(?= )", "+"), (r"(?<= )\*(?= )", "+"), (r"(?<= )/(?= )", "*"), (r"(?<= )%(?= )", "/"), (r"\+=", "-="), (r"-=", "+="),
+         (r"(?<= )&&(?= )", "||"), (r"(?<= )\|\|(?= )", "&&"), (r"std::min\b", "std::max"), (r"std::max\b", "std::min"), (r"\btrue\b", "false"), (r"\bfalse\b", "true"),
+         (NUMBER.format(0), "1"), (NUMBER.format(1), "2"), (NUMBER.format(1), "0"), (r"(?<![(;] )(?<!; )\+\+(?=\w)(?!\w+\) )", "--")]
+STATEMENT = re.compile(r"^\s+(?!return|const|auto|std::\w+ |float|double|bool|int|using|static|template|class|struct|else|case|break|for|while|if|continue|//)"
+                       r"([\w.\->\[\]]+(\([^;{}]*\)| [-+|&^*]?= [^;{}]*)|\+\+[\w.\->\[\]]+);$")
+CONDITION = re.compile(r"\bif \((?!!\()")
+
+
+def balanced(code, at):
+    """The end of the bracket that is open at `at`, or nothing."""
+    depth = 1
+    while at < len(code) and depth:
+        depth += (code[at] == "(") - (code[at] == ")")
+        at += 1
+    return None if depth else at
 
 
 def candidates(path):
-    """(line number, column, what, the mutated line) of everything that could be changed in a file."""
-    out, in_template, unreachable = [], False, False
+    """(line, column, what, the line it becomes) of everything that could be changed in a file."""
     for number, line in enumerate(open(path, encoding="utf-8").read().split("\n")):
         code = line.split("//")[0].rstrip()
         bare = code.strip()
-        if not bare or bare.startswith(("#", "template", "static_assert", "using", "namespace", "concept", "requires", "friend")) or "operator" in bare or "static_assert" in bare or '"' in bare:
+        if not bare or bare.startswith(("#", "template", "using", "namespace", "concept", "requires", "friend", "*", "/*")) or re.search(r'operator|static_assert|"|assert\(', bare):
             continue
         for pattern, to in SWAPS:
             for match in re.finditer(pattern, code):
-                if to == "if (!(":
-                    depth, at = 1, match.end()
-                    while at < len(code) and depth:
-                        depth += (code[at] == "(") - (code[at] == ")")
-                        at += 1
-                    if depth or "auto " in code[match.end():at] or ";" in code[match.end():at] or "const" in code[match.end():at]:
-                        continue
-                    changed = code[:match.start()] + "if (!(" + code[match.end():at - 1] + "))" + code[at:]
-                else:
-                    if pattern.startswith("(?<![\\w.])") and re.search(r"\[\w*$|<$|constexpr|::k", code[:match.start()][-12:]):
-                        continue  # template arguments and array sizes
-                    changed = code[:match.start()] + match.expand(to) + code[match.end():]
-                if changed.strip() != bare:
-                    out.append((number, match.start(), f"{match.group(0).strip()} -> {to if to != 'if (!(' else 'not'}", changed))
-    return out
+                yield number, match.start(), f"{match.group(0)} -> {to}", code[:match.start()] + to + code[match.end():]
+        if STATEMENT.match(code):
+            yield number, 0, "statement deleted", re.match(r"\s+", code).group(0) + ";"
+        for match in CONDITION.finditer(code):
+            end = balanced(code, match.end())
+            condition = code[match.end():end - 1] if end else ";"
+            if ";" not in condition and "const " not in condition and "auto " not in condition:
+                yield number, match.start(), "condition negated", code[:match.end()] + "!(" + condition + ")" + code[end - 1:]
+
+
+def files_of(pattern):
+    choice = re.search(r"\{(.*)\}", pattern)
+    patterns = [pattern[:choice.start()] + c + pattern[choice.end():] for c in choice.group(1).split(",")] if choice else [pattern]
+    return sorted(f for p in patterns for f in glob.glob(os.path.join(ROOT, p)) if os.path.basename(f) not in SKIP)
 
 
 def draw(count, seed):
-    rng, mutations = random.Random(seed), []
-    total = sum(share for _, _, share in TARGETS)
-    for pattern, test, share in TARGETS:
-        pool = []
-        for path in sorted(glob.glob(os.path.join(ROOT, pattern))):
-            if os.path.basename(path) not in SKIP_FILES:
-                pool += [(os.path.relpath(path, ROOT), test, *c) for c in candidates(path)]
-        mutations += rng.sample(pool, min(len(pool), round(count * share / total)))
-    rng.shuffle(mutations)
-    return [{"id": f"{f}:{n + 1}:{c}", "file": f, "test": t, "line": n, "what": w, "to": line} for f, t, n, c, w, line in mutations]
+    rng, drawn = random.Random(seed), []
+    for pattern, folder, share in TARGETS:
+        pool = [(os.path.relpath(f, ROOT), folder, *c) for f in files_of(pattern) for c in candidates(f)]
+        drawn += rng.sample(pool, min(len(pool), round(count * share / sum(s for _, _, s in TARGETS))))
+    out = []
+    for file, folder, line, column, what, to in drawn:
+        was = open(os.path.join(ROOT, file), encoding="utf-8").read().split("\n")[line].strip()
+        out.append({"file": file, "folder": folder, "line": line, "column": column, "what": what, "was": was, "to": to})
+    return out
 
 
-def run(command, cwd, timeout):
-    try:
-        done = subprocess.run(command, cwd=cwd, timeout=timeout, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
-        return done.returncode, done.stdout[-1500:]
-    except subprocess.TimeoutExpired as e:
-        return -1, "timed out after %d s" % e.timeout
+def key(m):
+    """A mutation's name: it stays when lines above it move."""
+    return f"{m['file']} | {m['was']} | {m['to'].strip()}"
 
 
-def prepare(work, isa):
-    """A copy of the tree with a build of the tests as they are; they must pass there."""
-    tree, build = os.path.join(work, "tree"), os.path.join(work, "build")
-    shutil.rmtree(tree, ignore_errors=True)
-    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns("build", ".git", "corpus"), symlinks=True)
-    code, text = run(["cmake", "-G", "Ninja", "-S", tree, "-B", build, "-DCMAKE_BUILD_TYPE=Debug", f"-DCOLI_ISAS={isa}", "-DCOLI_BUILD_TESTS=ON",
-                      *[f"-D{k}={v}" for k, v in os.environ.items() if k in ("COLI_ROUTES_DIR", "COLI_TEXT")]], work, 300)
-    if code:
-        sys.exit("mutate: cannot configure\n" + text)
-    return tree, build
+def equivalents():
+    """File | line | mutated line, then an indented reason."""
+    known, path = {}, os.path.join(HERE, "equivalent.txt")
+    for line in open(path, encoding="utf-8") if os.path.exists(path) else []:
+        if line.startswith("    ") and known:
+            known[last] += line.strip() + " "
+        elif line.strip() and not line.startswith("#"):
+            last = line.strip()
+            known[last] = ""
+    return known
 
 
-def judge(build, test):
-    code, text = run(["ninja", "-j1", "-C", build, test], build, 1800)
-    if code:
-        return "does not compile", text
-    code, text = run([os.path.join(build, "conformance", test), "--catch_system_errors=no", "--color_output=no"], build, 600)
-    return ("survived" if code == 0 else "caught"), text
+class Limits:
+    """CPU time and memory, not the clock: whoever stops this machine for a while must not decide a verdict."""
+
+    def __init__(self, seconds, memory):
+        self.seconds, self.memory = int(seconds) + 1, memory
+
+    def __call__(self):
+        resource.setrlimit(resource.RLIMIT_CPU, (self.seconds, self.seconds))
+        if self.memory:
+            resource.setrlimit(resource.RLIMIT_AS, (self.memory, self.memory))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def run(command, cwd, seconds=3600, memory=6 << 30):
+    """Exit code and the CPU seconds it took. A process that sleeps for 40 s without using a tick is stopped."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=Limits(seconds, memory),
+                          env={**os.environ, "ASAN_OPTIONS": "hard_rss_limit_mb=6000:detect_leaks=0"}) as child:
+        ticks, idle = None, 0
+        while child.poll() is None:
+            time.sleep(0.02 if idle < 10 else 0.2)
+            try:
+                stat = open(f"/proc/{child.pid}/stat").read().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            now = stat[11:15]
+            idle = idle + 1 if now == ticks and stat[0] == "S" else 0
+            ticks = now
+            if idle > 200 and command[0] != "ninja" and command[0] != "cmake":
+                child.kill()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return child.returncode, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+class Build:
+    """The tests of one instruction set as they are, and how each of their objects is compiled."""
+
+    def __init__(self, work, tree, isa, sanitize):
+        self.name, self.sanitize = isa + (", sanitized" if sanitize else ""), sanitize
+        self.folder = os.path.join(work, self.name.replace(", ", "-"))
+        self.scratch = os.path.join(work, "scratch")
+        os.makedirs(self.scratch, exist_ok=True)
+        data = [f"-D{k}={v}" for k, v in os.environ.items() if k in ("COLI_ROUTES_DIR", "COLI_TEXT")]
+        if run(["cmake", "-G", "Ninja", "-S", tree, "-B", self.folder, "-DCMAKE_BUILD_TYPE=Release", f"-DCOLI_ISAS={isa}", f"-DCOLI_SANITIZE={sanitize}", "-DCOLI_BUILD_TESTS=ON", *data], work)[0]:
+            sys.exit(f"mutate: cannot configure {self.folder}")
+        self.tree, self.tests, self.cost = tree, {}, {}
+
+    def prepare(self, folder):
+        """Builds a folder's tests unchanged, and finds out what each test file costs and includes. All must pass."""
+        if folder in self.tests:
+            return
+        if run(["ninja", "-j2", "-C", self.folder, f"{folder}_test"], self.folder)[0]:
+            sys.exit(f"mutate: {folder}_test does not build as it is ({self.folder})")
+        deps, at = {}, None
+        for line in subprocess.run(["ninja", "-C", self.folder, "-t", "deps"], capture_output=True, text=True).stdout.splitlines():
+            if line and not line.startswith(" "):
+                at = deps.setdefault(line.split(":")[0], set())
+            elif line.strip() and at is not None:
+                at.add(os.path.relpath(os.path.realpath(os.path.join(self.folder, line.strip())), self.tree))
+        self.link, objects = [], {}
+        for entry in json.load(open(os.path.join(self.folder, "compile_commands.json"))):
+            command = shlex.split(entry["command"])
+            output = command[command.index("-o") + 1]
+            if output.startswith((f"conformance/CMakeFiles/{folder}_test.dir/", "driver/CMakeFiles/coli_isa_tables.dir/")):
+                command = [c for c in command if not re.match(r"-W|-O\d|.*ccache$", c)]
+                objects[output] = {"command": command + ["-w", "-O1"], "includes": deps.get(output, set())}
+        shared = [o for o in objects if "/isa/" in o or o.endswith("/main.cpp.o") or "/simd_table_" in o]
+        files = []
+        for output in objects:
+            if output not in shared:
+                files.append({"object": output, "uses_tables": any(i.startswith("driver/isa/") for i in objects[output]["includes"])})
+        self.tests[folder] = (objects, shared, files)
+        for f in files:
+            code, f["seconds"] = self.try_file(folder, f, {}, 600)
+            if code:
+                sys.exit(f"mutate: {f['object']} is not green before anything is changed (exit {code})")
+
+    def try_file(self, folder, f, changed, seconds):
+        objects, shared, _ = self.tests[folder]
+        program = os.path.join(self.scratch, "judge")
+        code, _ = run(["c++", "-o", program, *[changed.get(o, o) for o in [f["object"], *shared]],
+                       *subprocess.check_output(["pkg-config", "--libs", "liburing", "libpcre2-8", "libutf8proc"], text=True).split(), "-lboost_unit_test_framework", "-lpthread",
+                       *([f"-fsanitize={self.sanitize}"] if self.sanitize else [])], self.folder)
+        if code:
+            sys.exit(f"mutate: cannot link {f['object']} alone")
+        return run([program, "--catch_system_errors=no", "--color_output=no"], os.path.join(self.folder, "conformance"), seconds, 0 if self.sanitize else 6 << 30)
+
+    def judge(self, m):
+        folder = m["folder"]
+        objects, shared, files = self.tests[folder]
+        touched = {o for o in objects if m["file"] in objects[o]["includes"]}
+        tables = touched & set(shared)
+        changed = {}
+
+        def rebuild(output):
+            if output in changed:
+                return True
+            target = os.path.join(self.scratch, output.replace("/", "_"))
+            command = list(objects[output]["command"])
+            command[command.index("-o") + 1] = target
+            if run(command, self.folder)[0]:
+                return False
+            changed[output] = target
+            return True
+
+        judges = [f for f in files if f["object"] in touched or (tables and f["uses_tables"])]
+        for f in sorted(judges, key=lambda f: f["seconds"]):
+            if not all(rebuild(o) for o in (*tables, *([f["object"]] if f["object"] in touched else []))):
+                return "does not compile", None
+            code, _ = self.try_file(folder, f, changed, 10 * f["seconds"] + 10)
+            if code:
+                return "caught", os.path.basename(f["object"])[:-6] + f" ({self.name})"
+        return ("survived" if judges else "no test includes it"), None
+
+
+def load(path):
+    return {json.dumps([r["file"], r["line"], r["column"], r["to"]]): r for r in map(json.loads, open(path, encoding="utf-8"))} if os.path.exists(path) else {}
 
 
 def report(path):
-    results = [json.loads(line) for line in open(path, encoding="utf-8")] if os.path.exists(path) else []
-    counted = [r for r in results if r["verdict"] in ("caught", "survived")]
-    caught = sum(r["verdict"] == "caught" for r in counted)
-    for r in results:
-        if r["verdict"] == "survived":
-            print(f"survived: {r['file']}:{r['line'] + 1}: {r['what']}:  {r['to'].strip()}")
-    for test in sorted({r["test"] for r in counted}):
-        of = [r for r in counted if r["test"] == test]
-        print(f"{test}: {sum(r['verdict'] == 'caught' for r in of)} of {len(of)} caught")
-    print(f"mutations: {len(results)} tried, {len(results) - len(counted)} do not compile, {caught} of {len(counted)} caught"
-          + (f" ({100 * caught / len(counted):.1f} %)" if counted else ": nothing was compared"))
+    results, known = list(load(path).values()), equivalents()
+    counted = [r for r in results if r["verdict"] != "does not compile"]
+    lost = [r for r in counted if r["verdict"] != "caught"]
+    same = [r for r in lost if key(r) in known]
+    for r in lost:
+        print(f"{'equivalent' if key(r) in known else r['verdict']}: {r['file']}:{r['line'] + 1}: {r['what']}\n    {key(r)}")
+    for folder in sorted({r["folder"] for r in counted}):
+        of = [r for r in counted if r["folder"] == folder]
+        print(f"{folder}: {sum(r['verdict'] == 'caught' for r in of)} of {len(of)} caught, {sum(r in same for r in of)} compute the same")
+    caught, judged = len(counted) - len(lost), len(counted) - len(same)
+    print(f"mutations: {len(results)} tried, {len(results) - len(counted)} do not compile, {len(same)} compute the same, {caught} of {judged} others caught"
+          + (f" ({100 * caught / judged:.1f} %)" if judged else ": nothing was compared"))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=60)
+    parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--work", default=os.path.join(ROOT, "build", "mutation"))
-    parser.add_argument("--results")
-    parser.add_argument("--isa", default="avx2")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--report", action="store_true")
+    parser.add_argument("--again", action="store_true")
     args = parser.parse_args()
-    results = args.results or os.path.join(args.work, f"seed-{args.seed}.jsonl")
+    results = os.path.join(args.work, f"seed-{args.seed}.jsonl")
     if args.report:
         return report(results)
+    known, done = equivalents(), load(results)
     mutations = draw(args.count, args.seed)
+    if args.again:
+        mutations = [r for r in done.values() if r["verdict"] == "survived" and key(r) not in known]
     print(f"mutate: seed {args.seed}, {len(mutations)} mutations", flush=True)
     if args.list:
         for m in mutations:
             print(f"{m['file']}:{m['line'] + 1}: {m['what']}:  {m['to'].strip()}")
         return
     os.makedirs(args.work, exist_ok=True)
-    done = {json.loads(line)["id"] for line in open(results, encoding="utf-8")} if os.path.exists(results) else set()
-    tree, build = prepare(args.work, args.isa)
-    # What builds fast comes first, and one file after the other, so that a rebuild has little to do.
-    quick = ["sample_test", "moe_test", "cache_test", "kernels_test"]
-    green = set()
-    for m in sorted(mutations, key=lambda m: (quick.index(m["test"]), m["file"])):
-        if m["id"] in done:
+    tree = os.path.join(args.work, "tree")
+    shutil.rmtree(tree, ignore_errors=True)  # times are copied: what did not change is not built again
+    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns("build", ".git", "corpus"), symlinks=True)
+    first, wider, sanitized = (Build(args.work, tree, *b) for b in BUILDS)
+    for m in mutations:
+        if not args.again and json.dumps([m["file"], m["line"], m["column"], m["to"]]) in done:
             continue
-        if m["test"] not in green:
-            verdict, text = judge(build, m["test"])
-            if verdict != "survived":
-                sys.exit(f"mutate: {m['test']} is not green before anything is changed: {verdict}\n{text}")
-            green.add(m["test"])
         path = os.path.join(tree, m["file"])
-        original = open(path, encoding="utf-8").read()
-        lines = original.split("\n")
+        lines = open(path, encoding="utf-8").read().split("\n")
+        if lines[m["line"]].strip() != m["was"]:
+            print(f"mutate: {m['file']} has changed since, left out: {m['was']}")
+            continue
         lines[m["line"]] = m["to"]
         start = time.time()
-        try:
-            with open(path, "w", encoding="utf-8") as f:
-                f.write("\n".join(lines))
-            verdict, text = judge(build, m["test"])
-        finally:
-            with open(path, "w", encoding="utf-8") as f:
-                f.write(original)
+        builds = [first, sanitized] if m["folder"] in SANITIZED else [first, wider] if m["file"].startswith("kernels/simd") else [first]
+        for build in builds["avx512" in m["file"]:]:
+            build.prepare(m["folder"])
+            stat = os.stat(path)
+            try:
+                with open(path, "w", encoding="utf-8") as f:
+                    f.write("\n".join(lines))
+                verdict, by = build.judge(m)
+            finally:
+                shutil.copy2(os.path.join(ROOT, m["file"]), path)
+                os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+            if verdict != "survived":
+                break
         with open(results, "a", encoding="utf-8") as f:
-            f.write(json.dumps({**m, "verdict": verdict, "seconds": round(time.time() - start, 1)}) + "\n")
-        print(f"{verdict:16} {m['file']}:{m['line'] + 1}: {m['what']}:  {m['to'].strip()}", flush=True)
+            f.write(json.dumps({**m, "verdict": verdict, "by": by, "seconds": round(time.time() - start, 1)}) + "\n")
+        print(f"{verdict:16} {by or '':40} {m['file']}:{m['line'] + 1}: {m['what']}:  {m['to'].strip()}", flush=True)
     report(results)
 
 
