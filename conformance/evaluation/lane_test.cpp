@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Are lanes and cases read as they were written, and refused by the field that is wrong? Are the committed ones sound?
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 #include <fstream>
@@ -121,10 +122,13 @@ BOOST_AUTO_TEST_CASE(cases_are_read_and_hashed_by_what_answers_depend_on) {
 BOOST_AUTO_TEST_CASE(the_cases_of_bard_cover_what_they_should) {
   const auto set = parse_case_set(read(kCases), kCases);
   BOOST_TEST_REQUIRE(set.has_value());
-  BOOST_TEST(set->cases.size() >= 37U);
+  std::size_t decisive = 0;
   std::map<std::string, int> tags;
-  for (const EvalCase& c : set->cases)
+  for (const EvalCase& c : set->cases) {
+    decisive += std::ranges::count(c.tags, "near_tie") == 0;
     for (const std::string& tag : c.tags) ++tags[tag];
+  }
+  BOOST_TEST(decisive >= 37U);
   for (const char* tag : {"short", "long", "repeated", "punctuation", "unicode", "near_tie"}) BOOST_TEST(tags[tag] >= 2, tag);
 }
 
