@@ -41,6 +41,14 @@ BOOST_AUTO_TEST_CASE(rope_by_hand) {
   BOOST_TEST(second[2] == 0.0f);
 }
 
+// Cosines 1/2 and 1/4, sines 1/8 and 3/4: every product is exact.
+BOOST_AUTO_TEST_CASE(rope_from_a_table_by_hand) {
+  std::vector<float> head{1, 2, 3, 4};
+  const std::vector<float> cos_sin{0.5f, 0.25f, 0.125f, 0.75f};
+  coli::ref::rope_from_table(head.data(), cos_sin.data(), 4);
+  BOOST_TEST(head == (std::vector<float>{0.125f, -2.5f, 1.625f, 2.5f}), boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(rope_at_position_zero_changes_nothing) {
   const auto x = random_floats(64, 1);
   BOOST_TEST(turned(x, 0) == x, boost::test_tools::per_element());

@@ -4,6 +4,7 @@
 folder's tests, and counts those that stay green.
 
     mutate.py [--count 200] [--seed 1] [--work FOLDER] [--list | --report] [--again]
+    mutate.py --planted [--work FOLDER]
 
 Each mutation changes one operator, constant, condition or statement of one line. A mutant is judged by its folder's test
 files, one program a file, cheapest first, and only by those that include what changed; the first that fails has caught
@@ -11,6 +12,9 @@ it. Kernels are compiled for AVX2, and for AVX-512 VNNI when the tests of AVX2 p
 under the address and undefined-behaviour sanitizers, as in CI. A result is one line of FOLDER/seed-N.jsonl as soon as it
 is known: a run that is cut short goes on where it was. `--again` judges the survivors once more, after tests were added;
 `--report` prints what is there.
+
+`--planted` does the same with the faults of planted.json: whole mistakes, thought of by hand, each with the test files
+that must see it; exit 1 where one is not seen.
 
 A mutant that does not compile is not counted; one that crashes, runs ten times as long as it should or sleeps for ever
 is caught. Mutants that compute the same are listed in equivalent.txt beside this script, each with its reason.
@@ -85,6 +89,7 @@ def draw(count, seed):
     for pattern, folder, share in TARGETS:
         pool = [(os.path.relpath(f, ROOT), folder, *c) for f in files_of(pattern) for c in candidates(f)]
         drawn += rng.sample(pool, min(len(pool), round(count * share / sum(s for _, _, s in TARGETS))))
+    rng.shuffle(drawn)  # what a run that is cut short has judged is a fair sample
     out = []
     for file, folder, line, column, what, to in drawn:
         was = open(os.path.join(ROOT, file), encoding="utf-8").read().split("\n")[line].strip()
@@ -154,34 +159,36 @@ class Build:
         data = [f"-D{k}={v}" for k, v in os.environ.items() if k in ("COLI_ROUTES_DIR", "COLI_TEXT")]
         if run(["cmake", "-G", "Ninja", "-S", tree, "-B", self.folder, "-DCMAKE_BUILD_TYPE=Release", f"-DCOLI_ISAS={isa}", f"-DCOLI_SANITIZE={sanitize}", "-DCOLI_BUILD_TESTS=ON", *data], work)[0]:
             sys.exit(f"mutate: cannot configure {self.folder}")
-        self.tree, self.tests, self.cost = tree, {}, {}
+        self.tree, self.tests = tree, {}
 
-    def prepare(self, folder):
-        """Builds a folder's tests unchanged, and finds out what each test file costs and includes. All must pass."""
-        if folder in self.tests:
+    def prepare(self, folder, names=None):
+        """Builds test files of a folder unchanged (all, or those named), and finds out what each costs and includes. All must pass."""
+        if folder not in self.tests:
+            objects = {}
+            for entry in json.load(open(os.path.join(self.folder, "compile_commands.json"))):
+                command = shlex.split(entry["command"])
+                output = command[command.index("-o") + 1]
+                if output.startswith((f"conformance/CMakeFiles/{folder}_test.dir/", "driver/CMakeFiles/coli_isa_tables.dir/")):
+                    command = [c for c in command if not re.match(r"-W|-O\d|.*ccache$", c)]
+                    objects[output] = {"command": command + ["-w", "-O1"]}
+            shared = [o for o in objects if "/isa/" in o or o.endswith("/main.cpp.o") or "/simd_table_" in o]
+            self.tests[folder] = (objects, shared, [{"object": o, "name": os.path.basename(o)[:-6], "seconds": None} for o in objects if o not in shared])
+        objects, shared, files = self.tests[folder]
+        new = [f for f in files if f["seconds"] is None and (names is None or f["name"] in names)]
+        if not new:
             return
-        if run(["ninja", "-j2", "-C", self.folder, f"{folder}_test"], self.folder)[0]:
-            sys.exit(f"mutate: {folder}_test does not build as it is ({self.folder})")
-        deps, at = {}, None
+        if run(["ninja", "-j2", "-C", self.folder, *shared, *[f["object"] for f in new]], self.folder)[0]:
+            sys.exit(f"mutate: the tests of {folder} do not build as they are ({self.folder})")
+        at = None
         for line in subprocess.run(["ninja", "-C", self.folder, "-t", "deps"], capture_output=True, text=True).stdout.splitlines():
             if line and not line.startswith(" "):
-                at = deps.setdefault(line.split(":")[0], set())
-            elif line.strip() and at is not None:
+                at = set()
+                if line.split(":")[0] in objects:
+                    objects[line.split(":")[0]]["includes"] = at
+            elif line.strip():
                 at.add(os.path.relpath(os.path.realpath(os.path.join(self.folder, line.strip())), self.tree))
-        self.link, objects = [], {}
-        for entry in json.load(open(os.path.join(self.folder, "compile_commands.json"))):
-            command = shlex.split(entry["command"])
-            output = command[command.index("-o") + 1]
-            if output.startswith((f"conformance/CMakeFiles/{folder}_test.dir/", "driver/CMakeFiles/coli_isa_tables.dir/")):
-                command = [c for c in command if not re.match(r"-W|-O\d|.*ccache$", c)]
-                objects[output] = {"command": command + ["-w", "-O1"], "includes": deps.get(output, set())}
-        shared = [o for o in objects if "/isa/" in o or o.endswith("/main.cpp.o") or "/simd_table_" in o]
-        files = []
-        for output in objects:
-            if output not in shared:
-                files.append({"object": output, "uses_tables": any(i.startswith("driver/isa/") for i in objects[output]["includes"])})
-        self.tests[folder] = (objects, shared, files)
-        for f in files:
+        for f in new:
+            f["uses_tables"] = any(i.startswith("driver/isa/") for i in objects[f["object"]]["includes"])
             code, f["seconds"] = self.try_file(folder, f, {}, 600)
             if code:
                 sys.exit(f"mutate: {f['object']} is not green before anything is changed (exit {code})")
@@ -196,10 +203,9 @@ class Build:
             sys.exit(f"mutate: cannot link {f['object']} alone")
         return run([program, "--catch_system_errors=no", "--color_output=no"], os.path.join(self.folder, "conformance"), seconds, 0 if self.sanitize else 6 << 30)
 
-    def judge(self, m):
-        folder = m["folder"]
+    def judge(self, m, folder, names=None):
         objects, shared, files = self.tests[folder]
-        touched = {o for o in objects if m["file"] in objects[o]["includes"]}
+        touched = {o for o in objects if m["file"] in objects[o].get("includes", ())}
         tables = touched & set(shared)
         changed = {}
 
@@ -214,13 +220,13 @@ class Build:
             changed[output] = target
             return True
 
-        judges = [f for f in files if f["object"] in touched or (tables and f["uses_tables"])]
+        judges = [f for f in files if (names is None or f["name"] in names) and (f["object"] in touched or (tables and f["uses_tables"]))]
         for f in sorted(judges, key=lambda f: f["seconds"]):
             if not all(rebuild(o) for o in (*tables, *([f["object"]] if f["object"] in touched else []))):
                 return "does not compile", None
             code, _ = self.try_file(folder, f, changed, 10 * f["seconds"] + 10)
             if code:
-                return "caught", os.path.basename(f["object"])[:-6] + f" ({self.name})"
+                return "caught", f"{f['name']} ({self.name})"
         return ("survived" if judges else "no test includes it"), None
 
 
@@ -243,6 +249,50 @@ def report(path):
           + (f" ({100 * caught / judged:.1f} %)" if judged else ": nothing was compared"))
 
 
+def copied(work):
+    """A copy of the tree to change. Times are copied: what did not change is not built again."""
+    tree = os.path.join(work, "tree")
+    os.makedirs(work, exist_ok=True)
+    shutil.rmtree(tree, ignore_errors=True)
+    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns("build", ".git", "corpus"), symlinks=True)
+    return tree
+
+
+def with_change(tree, file, text, judge):
+    """judge() while `file` of the tree holds `text`; afterwards it is as it was, with the time it had."""
+    path = os.path.join(tree, file)
+    stat = os.stat(path)
+    try:
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+        return judge()
+    finally:
+        shutil.copy2(os.path.join(ROOT, file), path)
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def planted(build):
+    """The faults of planted.json, each against the test files that must see it. True where all are seen."""
+    faults = json.load(open(os.path.join(HERE, "planted.json"), encoding="utf-8"))
+    unseen = 0
+    for m in faults:
+        text = open(os.path.join(ROOT, m["file"]), encoding="utf-8").read()
+        if text.count(m["was"]) != 1:
+            sys.exit(f"mutate: '{m['fault']}': {m['file']} does not hold the text to change once")
+        seen = []
+        for folder in dict.fromkeys(j.split("/")[0] for j in m["judged_by"]):
+            names = [j.split("/")[1] for j in m["judged_by"] if j.startswith(folder + "/")]
+            build.prepare(folder, names)
+            verdict, by = with_change(build.tree, m["file"], text.replace(m["was"], m["to"]), lambda: build.judge(m, folder, names))
+            if verdict == "caught":
+                seen.append(f"{folder}/{by.split()[0]}")
+                break
+        unseen += not seen
+        print(f"{'caught by ' + seen[0] if seen else verdict:40} {m['fault']}", flush=True)
+    print(f"planted: {len(faults) - unseen} of {len(faults)} faults caught")
+    return unseen == 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=200)
@@ -251,10 +301,13 @@ def main():
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--planted", action="store_true")
     args = parser.parse_args()
     results = os.path.join(args.work, f"seed-{args.seed}.jsonl")
     if args.report:
         return report(results)
+    if args.planted:
+        sys.exit(0 if planted(Build(args.work, copied(args.work), *BUILDS[0])) else 1)
     known, done = equivalents(), load(results)
     mutations = draw(args.count, args.seed)
     if args.again:
@@ -264,16 +317,12 @@ def main():
         for m in mutations:
             print(f"{m['file']}:{m['line'] + 1}: {m['what']}:  {m['to'].strip()}")
         return
-    os.makedirs(args.work, exist_ok=True)
-    tree = os.path.join(args.work, "tree")
-    shutil.rmtree(tree, ignore_errors=True)  # times are copied: what did not change is not built again
-    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns("build", ".git", "corpus"), symlinks=True)
+    tree = copied(args.work)
     first, wider, sanitized = (Build(args.work, tree, *b) for b in BUILDS)
     for m in mutations:
         if not args.again and json.dumps([m["file"], m["line"], m["column"], m["to"]]) in done:
             continue
-        path = os.path.join(tree, m["file"])
-        lines = open(path, encoding="utf-8").read().split("\n")
+        lines = open(os.path.join(tree, m["file"]), encoding="utf-8").read().split("\n")
         if lines[m["line"]].strip() != m["was"]:
             print(f"mutate: {m['file']} has changed since, left out: {m['was']}")
             continue
@@ -282,14 +331,7 @@ def main():
         builds = [first, sanitized] if m["folder"] in SANITIZED else [first, wider] if m["file"].startswith("kernels/simd") else [first]
         for build in builds["avx512" in m["file"]:]:
             build.prepare(m["folder"])
-            stat = os.stat(path)
-            try:
-                with open(path, "w", encoding="utf-8") as f:
-                    f.write("\n".join(lines))
-                verdict, by = build.judge(m)
-            finally:
-                shutil.copy2(os.path.join(ROOT, m["file"]), path)
-                os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+            verdict, by = with_change(tree, m["file"], "\n".join(lines), lambda: build.judge(m, m["folder"]))
             if verdict != "survived":
                 break
         with open(results, "a", encoding="utf-8") as f:
