@@ -26,6 +26,9 @@ void ModelOptions::add_to(CLI::App& command, bool model_required) {
   add_wishes_to(command);
   command.add_option("--evict", evict, "eviction policy, where the profile holds several; cpu: expected-use (default), lru, lfu-decay, s3-fifo, sieve");
   command.add_option("--prefetch", prefetch, "experts of the next layer to guess and read while the disk is idle; 0 is none")->check(CLI::Range(0U, 1024U))->capture_default_str();
+  command.add_option("--io-depth", io_depth, "reads with the kernel at once; default: 8 by io_uring, 4 by pread")->check(CLI::Range(1U, 256U));
+  std::vector<std::string> names(coli::ParkedOptions::kNames.begin(), coli::ParkedOptions::kNames.end());
+  command.add_option("--parked", parked, "slower ways to the same bits, to be measured again: small-pages, plain-slots, split-experts")->delimiter(',')->check(CLI::IsMember(names));
   command.add_flag("--unbounded", unbounded, "with --store mmap: pages of the mapping are not counted against --memory");
   command.add_flag("--quiet", quiet, "no notes and no summary on standard error");
 }
@@ -56,6 +59,10 @@ coli::Result<coli::PlanWishes> ModelOptions::wishes() const {
   wishes.chunk = chunk;
   wishes.store = coli::parse_store_kind(store).value_or(coli::StoreKind::best);
   if (evict && evict->empty()) return coli::Error{coli::Errc::usage, "names no policy", "--evict"};
+  if (wishes.store == coli::StoreKind::memory || wishes.store == coli::StoreKind::mmap) {
+    for (const auto& [asked, option] : {std::pair(prefetch != 0, "--prefetch"), std::pair(io_depth.has_value(), "--io-depth")})
+      if (asked) return coli::Error{coli::Errc::usage, "would never act: nothing is read ahead or queued with --store " + store, option};
+  }
   if (unbounded && wishes.store != coli::StoreKind::mmap) return coli::Error{coli::Errc::usage, "belongs to --store mmap", "--unbounded"};
   if (memory && wishes.store == coli::StoreKind::mmap && !unbounded)
     return coli::Error{coli::Errc::usage, "no memory limit can be kept over a mapping, whose pages the system adds as it likes; say --unbounded, or take another store", "--store mmap"};
@@ -104,6 +111,8 @@ coli::EngineOptions engine_options(const ModelOptions& options, const coli::Plan
   engine.evict = options.evict.value_or("");
   engine.vram = wishes.vram;
   engine.store.kind = plan.store;
+  engine.store.depth = options.io_depth.value_or(0);
+  for (const std::string& name : options.parked) (void)engine.parked.choose(name);
   // What is planned, and a little for what the process grows by until it is loaded; never more than the limit.
   const coli::Bytes planned = plan.total() + std::max(coli::Bytes{plan.total().value / 64}, coli::Bytes{4 * coli::kMiB});
   engine.memory = plan.resident ? plan.limit.bytes : std::min(plan.limit.bytes, planned);

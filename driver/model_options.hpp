@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "driver/registry.hpp"
 
@@ -24,6 +25,8 @@ struct ModelOptions {
   std::string store = "auto";
   std::optional<std::string> evict;  // otherwise the profile's own
   std::uint32_t prefetch = 0;
+  std::optional<unsigned> io_depth;
+  std::vector<std::string> parked;
   bool unbounded = false;  // a mapping may hold more than --memory says
   bool quiet = false;
 

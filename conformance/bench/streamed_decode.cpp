@@ -2,7 +2,7 @@
 // How near is streamed decode to the bound of its own disk and its own compute?
 //
 //   streamed_decode MODEL [--memory BYTES | --of-file SHARE | --expert-bytes BYTES] [--routes FILE] [--threads N]
-//                   [--evict NAME] [--store NAME] [--prefetch N] [--layers]
+//                   [--evict NAME] [--store NAME] [--io-depth N] [--prefetch N] [--layers]
 //
 // Protocol: 16 prompt ids, 64 tokens decoded and discarded, 64 measured on a clock that runs in decode steps only. The
 // bound is 1 / (head + sum over layers of [trunk + max(compute of resident experts, missed bytes / disk rate) + compute
@@ -26,6 +26,8 @@
 #include <optional>
 #include <string>
 #include <vector>
+
+#include <sys/mman.h>
 
 #include "coli/core/sha256.hpp"
 #include "coli/engine.hpp"
@@ -111,7 +113,7 @@ struct Options {
   std::string model, memory, routes, evict, store = "auto";
   double of_file = 0;
   std::uint64_t expert_bytes = 0;
-  unsigned threads = 0;
+  unsigned threads = 0, io_depth = 0;
   std::uint32_t prefetch = 0;
   bool layers = false, smoke = false;
 };
@@ -130,6 +132,7 @@ std::optional<Options> parse(int argc, char** argv) {
     else if (arg == "--expert-bytes") o.expert_bytes = std::strtoull(argv[++i], nullptr, 10);
     else if (arg == "--routes") o.routes = argv[++i];
     else if (arg == "--threads") o.threads = static_cast<unsigned>(std::atoi(argv[++i]));
+    else if (arg == "--io-depth") o.io_depth = static_cast<unsigned>(std::atoi(argv[++i]));
     else if (arg == "--evict") o.evict = argv[++i];
     else if (arg == "--store") o.store = argv[++i];
     else if (arg == "--prefetch") o.prefetch = static_cast<std::uint32_t>(std::atoi(argv[++i]));
@@ -159,8 +162,13 @@ double probe_disk(Engine& engine) {
   }
   constexpr std::size_t kWindow = 24;
   const std::size_t each = (largest + alignment.slack + 4095) / 4096 * 4096;
-  const std::size_t align = std::max<std::size_t>(alignment.alignment, 4096);
-  std::unique_ptr<std::byte, void (*)(void*)> memory(static_cast<std::byte*>(std::aligned_alloc(align, (each * kWindow + align - 1) / align * align)), std::free);
+  // Huge pages, as the engine's own buffers have: under a hypervisor each page of a read costs the host work, and the rate
+  // into scattered 4 KiB pages is a third of it.
+  constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  const std::size_t bytes = (each * kWindow + kHugePage - 1) / kHugePage * kHugePage;
+  std::unique_ptr<std::byte, void (*)(void*)> memory(static_cast<std::byte*>(std::aligned_alloc(kHugePage, bytes)), std::free);
+  (void)::madvise(memory.get(), bytes, MADV_HUGEPAGE);
+  std::memset(memory.get(), 0, bytes);
   std::vector<std::size_t> free;
   for (std::size_t i = 0; i < kWindow; ++i) free.push_back(i);
   std::map<std::uint64_t, std::pair<std::size_t, std::uint64_t>> under_way;
@@ -220,6 +228,7 @@ int run(const Options& o) {
   const auto kind = coli::parse_store_kind(o.store);
   if (!kind) return fail("unknown store " + o.store);
   options.store.kind = *kind;
+  options.store.depth = o.io_depth;
   if (!o.memory.empty()) options.memory = coli::parse_bytes(o.memory);
   if (o.of_file > 0) options.memory = coli::Bytes{static_cast<std::uint64_t>(o.of_file * static_cast<double>(std::filesystem::file_size(o.model)))};
   if (o.expert_bytes != 0) options.expert_bytes = coli::Bytes{o.expert_bytes};
@@ -376,6 +385,17 @@ int run(const Options& o) {
               missed_bytes > 0 ? disk / missed_bytes : 0.0, hash.hex().c_str());
   if (of_any.size() < 5) std::printf("too few layers without a miss to time an expert: the bound counts its compute as nothing\n");
   if (o.layers) {
+    std::printf("missed in a layer   layers a token   experts us   bound us\n");
+    for (std::uint32_t missed = 0; missed <= h.top_k; ++missed) {
+      double n = 0, took = 0, allowed = 0;
+      for (const Sample& s : samples)
+        for (std::uint32_t l = 0; l < h.n_layers; ++l) {
+          if (bytes_of(l) == 0 || s.missed[l] != missed) continue;
+          n += 1, took += s.experts[l];
+          allowed += coli::layer_time({0, expert_seconds(bytes_of(l)), static_cast<double>(bytes_of(l)), h.top_k - missed, missed}, std::max(disk, 1.0)).seconds();
+        }
+      if (n != 0) std::printf("%17u   %14.2f   %10.0f   %8.0f\n", missed, n / kMeasured, 1e6 * took / n, 1e6 * allowed / n);
+    }
     std::printf("head us %.0f (median %.0f)\nlayer  trunk us (median)  experts us  bound us  missed\n", 1e6 * mean(heads), 1e6 * median(heads));
     for (std::uint32_t l = 0; l < h.n_layers; ++l) {
       double experts = 0, missed = 0, allowed = 0;
@@ -394,6 +414,6 @@ int run(const Options& o) {
 
 int main(int argc, char** argv) {
   const auto options = parse(argc, argv);
-  if (!options) return fail("streamed_decode MODEL [--memory BYTES | --of-file SHARE | --expert-bytes BYTES] [--routes FILE] [--threads N] [--evict NAME] [--store NAME] [--prefetch N] [--layers]; --routes goes without --prefetch");
+  if (!options) return fail("streamed_decode MODEL [--memory BYTES | --of-file SHARE | --expert-bytes BYTES] [--routes FILE] [--threads N] [--evict NAME] [--store NAME] [--io-depth N] [--prefetch N] [--layers]; --routes goes without --prefetch");
   return run(*options);
 }

@@ -2,7 +2,15 @@
 // The cache on real stores: the right bytes to every thread, counts that depend on nothing but the accesses.
 #include "coli/cache/expert_cache.hpp"
 
+#include <array>
+#include <atomic>
 #include <boost/test/unit_test.hpp>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <tuple>
 #include <vector>
 
 #include "coli/cache/eviction/lru.hpp"
@@ -64,7 +72,7 @@ BOOST_AUTO_TEST_CASE(store_threads_buffers_and_prefetch_change_neither_bytes_nor
              {StoreOptions{.kind = StoreKind::best}, StoreOptions{.kind = StoreKind::pread, .depth = 2},
               StoreOptions{.kind = StoreKind::pread, .direct = false}, StoreOptions{.kind = StoreKind::mmap}}) {
           auto store = *AnyStore::open(files.index(), options);
-          const CacheStats stats = walk(*store, files, budget, {.staging_buffers = buffers}, n_threads, buffers != 7);
+          const CacheStats stats = walk(*store, files, budget, {.staging_buffers = buffers, .fill_pieces = 1 + buffers % 5}, n_threads, buffers != 7);
           BOOST_TEST(stats.hits == expected.hits);
           BOOST_TEST(stats.misses == expected.misses);
           if (buffers == 7) BOOST_TEST(stats.bytes_read == expected.bytes_read);
@@ -122,7 +130,7 @@ BOOST_AUTO_TEST_CASE(a_filler_gets_every_part_once_and_slots_may_be_larger_than_
   auto store = *AnyStore::open(files.index());
   Accountant accountant;
   std::atomic<int> n_filled{0};
-  const SlotFiller reverse = [&](ExpertKey, Part, std::span<const std::byte> raw, std::byte* to) {
+  const SlotFiller reverse = [&](ExpertKey, Part, FillPiece, std::span<const std::byte> raw, std::byte* to) {
     for (std::size_t i = 0; i < raw.size(); ++i) to[i] = raw[raw.size() - 1 - i];
     for (std::size_t i = 0; i < 40; ++i) to[raw.size() + i] = std::byte{7};
     ++n_filled;
@@ -140,6 +148,43 @@ BOOST_AUTO_TEST_CASE(a_filler_gets_every_part_once_and_slots_may_be_larger_than_
     BOOST_TEST(reinterpret_cast<std::uintptr_t>(down) % CacheGeometry::kPartAlignment == 0U);
   }
   BOOST_TEST(n_filled == 6);
+}
+
+BOOST_AUTO_TEST_CASE(pieces_of_a_part_are_filled_once_each_and_nothing_is_handed_out_before_all_are) {
+  const test::ExpertFiles files(test::small_shape());
+  const CacheGeometry geometry = files.geometry();
+  auto store = *AnyStore::open(files.index());
+  Accountant accountant;
+  std::mutex mutex;
+  std::map<std::tuple<std::uint32_t, std::size_t, std::uint32_t>, int> seen;  // by expert, part and piece
+  const SlotFiller slow = [&](ExpertKey key, Part part, FillPiece piece, std::span<const std::byte> raw, std::byte* to) {
+    if (piece.index == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the others must be waited for
+    const std::size_t begin = raw.size() * piece.index / piece.count, end = raw.size() * (piece.index + 1) / piece.count;
+    std::memcpy(to + begin, raw.data() + begin, end - begin);
+    const std::lock_guard lock(mutex);
+    BOOST_TEST(piece.count == 3U);
+    ++seen[{key.expert.value, static_cast<std::size_t>(part), piece.index}];
+  };
+  auto cache = *ExpertCache<Lru, AnyStore>::open(accountant, *store, geometry, *plan_slots(geometry, Bytes{40000}), slow, {.fill_pieces = 3});
+  const std::vector<ExpertId> experts{ExpertId{5}, ExpertId{2}};
+  std::atomic<int> n_wrong{0};  // bytes handed out before they were there
+  auto lease = *cache->acquire(LayerId{3}, experts);
+  const auto work = [&] {
+    for (;;) {
+      const auto ready = *lease.next();
+      if (!ready) return;
+      const std::array<const std::byte*, kParts> at{ready->part[0], ready->part[1], *lease.down(*ready)};
+      for (std::size_t p = 0; p < kParts; ++p)
+        for (std::uint64_t i = 0; i < files.index().part_bytes(LayerId{3}, static_cast<Part>(p)); ++i)
+          if (at[p][i] != test::expert_byte(ready->key, static_cast<Part>(p), i)) ++n_wrong;
+    }
+  };
+  std::thread other(work);
+  work();
+  other.join();
+  BOOST_TEST(n_wrong == 0);
+  BOOST_TEST(seen.size() == 2U * kParts * 3U);
+  for (const auto& [piece, times] : seen) BOOST_TEST(times == 1);
 }
 
 BOOST_AUTO_TEST_CASE(memory_that_the_accountant_refuses_is_an_error) {

@@ -30,7 +30,7 @@ Outcome run(S& store, const test::ExpertFiles& files, std::uint64_t seed, bool c
   const CacheGeometry geometry = files.geometry();
   const SlotPlan plan = *plan_slots(geometry, Bytes{25000 + seed * 3000});
   const auto buffers = static_cast<std::uint32_t>(1 + seed % 9);
-  auto cache = *ExpertCache<Lru, S>::open(accountant, store, geometry, plan, {}, {.staging_buffers = buffers});
+  auto cache = *ExpertCache<Lru, S>::open(accountant, store, geometry, plan, {}, {.staging_buffers = buffers, .fill_pieces = static_cast<std::uint32_t>(1 + seed % 4)});
   test::Random random(99);   // the accesses are the same for every seed
   test::Random chaos(seed);  // what befalls them is not
   Outcome outcome;

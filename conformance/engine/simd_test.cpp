@@ -95,6 +95,24 @@ BOOST_AUTO_TEST_CASE(threads_chunks_and_memory_change_no_bit) {
     }
 }
 
+BOOST_AUTO_TEST_CASE(parked_ways_change_no_bit) {
+  const auto all = kernels_here();
+  if (all.empty()) return;
+  for (const std::string file : {"tiny_q8_0.gguf", "tiny_q4_k_m.gguf", "tiny_mixed.gguf"}) {
+    auto reference = open_fixture<cpu>(file, {.threads = 1}, all.front());
+    const std::string expected = decide(reference, kPrompt, 10).hash;
+    const Bytes slots = reference.memory().held(MemoryClass::slots);
+    for (const std::string_view name : ParkedOptions::kNames)
+      for (const Bytes budget : {slots, Bytes{slots.value / 3}}) {
+        EngineOptions options{.threads = 3, .chunk = 16, .expert_bytes = budget};
+        BOOST_REQUIRE(options.parked.choose(name));
+        auto engine = open_fixture<cpu>(file, options, all.front());
+        BOOST_CHECK_MESSAGE(decide(engine, kPrompt, 10).hash == expected, file << " differs with " << name << " and " << budget.value << " bytes of slots");
+      }
+  }
+  BOOST_CHECK(!ParkedOptions{}.choose("small_pages"));
+}
+
 BOOST_AUTO_TEST_CASE(truncate_and_continue_equals_a_fresh_prefill) {
   for (const SimdKernels& kernels : kernels_here()) {
     auto reused = open_fixture<cpu>("tiny_q4_k_m.gguf", {}, kernels);

@@ -17,6 +17,7 @@
 #include "coli/moe/lease_notes.hpp"
 #include "coli/moe/route_phase.hpp"
 #include "coli/moe/routing.hpp"
+#include "coli/parked_options.hpp"
 #include "coli/store/store_options.hpp"
 
 namespace coli {
@@ -33,6 +34,7 @@ struct EngineOptions {
   std::optional<Bytes> expert_bytes{};   // at most so many bytes of expert slots (but the least); otherwise what memory leaves
   std::string evict{};                   // which of the profile's eviction policies; empty: its first
   StoreOptions store{};                  // how experts are read; StoreKind::memory: all resident, or over_budget
+  ParkedOptions parked{};                // slower ways to the same bits
 };
 
 /// Called between layers; each may be empty. For goldens, traces and per-layer comparison; values are valid in the call.

@@ -67,10 +67,10 @@ class ExpertMemory {
   using Cache = ExpertCache<E, S>;
 
   /// Opens the store: from here on the sizes below are known. Errors: io, bad_input, unavailable (the store asked for).
-  /// `kernels` and `tensors` must outlive it.
+  /// `kernels` and `tensors` must outlive it. `plain_slots`: weights stay as the file has them.
   template <class Kernels>
   static Result<std::unique_ptr<ExpertMemory>> connect(const gguf::ModelFile& file, const ModelTensors& tensors, const Hyperparams& h,
-                                                       const Kernels& kernels, const StoreOptions& options) {
+                                                       const Kernels& kernels, const StoreOptions& options, bool plain_slots = false) {
     auto memory = std::make_unique<ExpertMemory>();
     COLI_TRY(index, index_experts(file, tensors, h.n_experts));
     memory->index_ = std::move(index);
@@ -83,15 +83,23 @@ class ExpertMemory {
     // Weights that are used as they lie need no slots: plain kernels over memory, any kernels over a mapping (whose
     // pages come and go as the system likes: the control that a bounded cache is compared with).
     memory->zero_copy_ = !memory->store_->alignment().copies() && (Kernels::kPreparedLayout == Layout::plain || options.kind == StoreKind::mmap);
-    memory->layout_ = memory->zero_copy_ ? Layout::plain : Kernels::kPreparedLayout;
+    memory->layout_ = memory->zero_copy_ || plain_slots ? Layout::plain : Kernels::kPreparedLayout;
     if (memory->layout_ != Layout::plain) {
-      memory->filler_ = [&kernels, &tensors](ExpertKey key, Part part, std::span<const std::byte> raw, std::byte* slot) {
+      memory->filler_ = [&kernels, &tensors](ExpertKey key, Part part, FillPiece piece, std::span<const std::byte> raw, std::byte* slot) {
         const LayerTensors& t = tensors.layers[key.layer.value];
         const TensorRef& ref = part == Part::gate ? t.gate : part == Part::up ? t.up : t.down;
-        kernels.prepare(ref.format, raw.data(), ref.n_rows, ref.n_cols, slot);
+        const std::uint32_t begin = first_row<Kernels>(ref.n_rows, piece.index, piece.count), end = first_row<Kernels>(ref.n_rows, piece.index + 1, piece.count);
+        const std::size_t offset = begin * row_bytes(ref.format, ref.n_cols);
+        kernels.prepare(ref.format, raw.data() + offset, end - begin, ref.n_cols, slot + offset);
       };
     }
     return memory;
+  }
+
+  /// Where a piece of a matrix begins that is prepared by itself.
+  template <class Kernels>
+  static constexpr std::uint32_t first_row(std::uint32_t n_rows, std::uint32_t piece, std::uint32_t n_pieces) {
+    return piece == n_pieces ? n_rows : n_rows / Kernels::kRowTile * piece / n_pieces * Kernels::kRowTile;
   }
 
   /// How the weights lie in a slot.
@@ -109,7 +117,7 @@ class ExpertMemory {
       if constexpr (ChosenByName<E>) return evict.empty() ? E(shape) : E(shape, evict);
       else return E(shape);
     };
-    COLI_TRY(cache, Cache::open(accountant, *store_, geometry_, plan, filler_, CacheOptions{.staging_buffers = 0, .zero_copy = zero_copy_}, make_policy));
+    COLI_TRY(cache, Cache::open(accountant, *store_, geometry_, plan, filler_, CacheOptions{.fill_pieces = kFillPieces, .zero_copy = zero_copy_}, make_policy));
     cache_ = std::move(cache);
     n_slots_ = zero_copy_ ? 0 : plan.total();  // mapped weights need none
     return plan.all_resident(geometry_) ? cache_->fill_all(n_threads) : Result<void>{};
@@ -127,6 +135,9 @@ class ExpertMemory {
   const ExpertIndex& index() const noexcept { return index_; }
 
  private:
+  /// What arrives last is prepared by all threads together: nothing else is left to do.
+  static constexpr std::uint32_t kFillPieces = 4;
+
   ExpertIndex index_;
   CacheGeometry geometry_;
   std::unique_ptr<S> store_;

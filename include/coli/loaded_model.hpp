@@ -58,7 +58,7 @@ struct LoadedModel {
   }
 
   LoadedModel(gguf::ModelFile f, const EngineOptions& options, Kernels kernels)
-      : accountant(options.memory), file(std::move(f)), backend(std::move(kernels), options.threads != 0 ? options.threads : available_cores()), prefetch(options.prefetch) {}
+      : accountant(options.memory, !options.parked.small_pages), file(std::move(f)), backend(std::move(kernels), options.threads != 0 ? options.threads : available_cores()), prefetch(options.prefetch) {}
   LoadedModel(const LoadedModel&) = delete;
   LoadedModel& operator=(const LoadedModel&) = delete;
 
@@ -124,11 +124,22 @@ struct LoadedModel {
       return Error{Errc::usage, std::to_string(wanted) + " positions; the model was trained for " + std::to_string(h.context), "--ctx"};
     context_ = wanted;
     COLI_CHECK(check_eviction_choice<typename P::Eviction>(options.evict, P::name.view(), options.store.kind));
+    COLI_CHECK(check_parked(options));
     evict_ = options.evict;
     chunk = std::clamp(options.chunk.value_or(kDefaultChunk), 1U, wanted);
     constexpr std::uint32_t kMostOnDevice = 2048;  // rows of a grid: uses of experts, at most 65,535
     if constexpr (!Backend::kHostMemory) chunk = std::min(chunk, kMostOnDevice);
     return {};
+  }
+
+  Result<void> check_parked(const EngineOptions& options) {
+    plain_slots_ = options.parked.plain_slots;
+    if constexpr (requires { backend.split_experts(true); }) {
+      backend.split_experts(options.parked.split_experts);
+      return {};
+    }
+    if (!options.parked.plain_slots && !options.parked.split_experts) return {};
+    return Error{Errc::usage, "the profile '" + std::string(P::name.view()) + "' computes experts in one way only", "--parked"};
   }
 
   Result<void> mark_padding(const Vocabulary& vocabulary) {
@@ -186,7 +197,7 @@ struct LoadedModel {
     if (store.kind == StoreKind::memory && !in_memory) store.kind = StoreKind::best;  // resident slots, filled from the file
     store.read_once = read_once;
     experts.reset();
-    COLI_TRY(connected, ExpertMemory<typename P::Eviction, StoreOf<P>>::connect(file, tensors, hyperparams, backend.kernels(), store));
+    COLI_TRY(connected, ExpertMemory<typename P::Eviction, StoreOf<P>>::connect(file, tensors, hyperparams, backend.kernels(), store, plain_slots_));
     experts = std::move(connected);
     return {};
   }
@@ -239,6 +250,7 @@ struct LoadedModel {
 
   std::uint32_t context_ = 0;
   std::string evict_;
+  bool plain_slots_ = false;
   Bytes slot_budget_{};
 };
 

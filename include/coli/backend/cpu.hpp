@@ -189,23 +189,17 @@ class CpuBackend {
   /// `shapes` gives an expert's formats and shapes. Errors: whatever the lease reports.
   template <class Lease>
   Result<void> experts(Lease& lease, const ExpertBatches& batches, const ExpertMatrices& shapes, float* out) {
-    pool_->run([&](unsigned worker) {
-      const ExpertScratch scratch = expert_scratch(worker);
-      for (;;) {
-        auto next = lease.next();
-        if (!next || !*next) return;
-        const auto& ready = **next;
-        ExpertMatrices w = shapes;
-        w.gate.data = ready.part[static_cast<std::size_t>(Part::gate)];
-        w.up.data = ready.part[static_cast<std::size_t>(Part::up)];
-        const auto done = expert_ffn(kernels_, w, batches.uses_of(ready.key.expert), activations_.data(), out, scratch,
-                                     [&] { return lease.down(ready); });
-        if (!done) return;
-      }
-    });
+    if (split_experts_) {
+      serve(SplitKernels{kernels_, this}, lease, batches, shapes, out, 0);
+    } else {
+      pool_->run([&](unsigned worker) { serve(kernels_, lease, batches, shapes, out, worker); });
+    }
     if (auto error = lease.error()) return *std::move(error);
     return {};
   }
+  /// From now on all threads share every expert's rows. Slower: two more barriers an expert, and nobody fills slots
+  /// meanwhile (see parked_options.hpp).
+  void split_experts(bool split) noexcept { split_experts_ = split; }
 
   /// x [n, dim] += sum over ranks, in rank order, of weights [n, top_k] times rows [n * top_k, dim].
   void combine(const float* rows, const Routing& routing, std::uint32_t dim, float* x) {
@@ -215,6 +209,34 @@ class CpuBackend {
   }
 
  private:
+  /// Computes what the lease hands out until it has nothing left.
+  template <class K, class Lease>
+  void serve(const K& kernels, Lease& lease, const ExpertBatches& batches, const ExpertMatrices& shapes, float* out, unsigned worker) {
+    const ExpertScratch scratch = expert_scratch(worker);
+    for (;;) {
+      auto next = lease.next();
+      if (!next || !*next) return;
+      const auto& ready = **next;
+      ExpertMatrices w = shapes;
+      w.gate.data = ready.part[static_cast<std::size_t>(Part::gate)];
+      w.up.data = ready.part[static_cast<std::size_t>(Part::up)];
+      const auto done = expert_ffn(kernels, w, batches.uses_of(ready.key.expert), activations_.data(), out, scratch, [&] { return lease.down(ready); });
+      if (!done) return;
+    }
+  }
+
+  /// Kernels whose products go over all threads; what else an expert needs is Kernels' own.
+  struct SplitKernels : Kernels {
+    CpuBackend* backend;
+    void matmul_rows(const Matrix& w, std::uint32_t begin, std::uint32_t end, const Activation* columns, std::uint32_t n, float* const* outs) const {
+      const std::uint32_t chunk = backend->row_chunk(w);
+      backend->pool_->for_each((end - begin + chunk - 1) / chunk, [&](std::size_t task, unsigned) {
+        const auto first = begin + static_cast<std::uint32_t>(task) * chunk;
+        Kernels::matmul_rows(w, first, std::min(first + chunk, end), columns, n, outs);
+      });
+    }
+  };
+
   static constexpr std::size_t kMostOutputs = 3;       // q, k, v
   static constexpr std::size_t kWorthAThread = 16384;  // elements of a cheap row operation that repay a region
   static constexpr std::size_t kWorthATask = 4096;     // and that repay being fetched
@@ -287,6 +309,7 @@ class CpuBackend {
   ScratchLayout at_{};
   std::vector<Activation> activations_;
   std::vector<float*> outs_;
+  bool split_experts_ = false;
 };
 
 }  // namespace coli

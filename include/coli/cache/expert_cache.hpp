@@ -44,9 +44,9 @@
 
 namespace coli {
 
-/// Puts the raw bytes of one part into its place in a slot: a copy, or the backend's preparation. Called by several
-/// threads at once, for different places.
-using SlotFiller = std::function<void(ExpertKey, Part, std::span<const std::byte> raw, std::byte* slot_part)>;
+/// Puts one piece of a part into its place in a slot: a copy, or the backend's preparation. `raw` and `slot_part` are of
+/// the whole part. Called by several threads at once, for different pieces.
+using SlotFiller = std::function<void(ExpertKey, Part, FillPiece, std::span<const std::byte> raw, std::byte* slot_part)>;
 
 /// All parts of one layer's experts at once, and as much again for half of a speculative layer.
 constexpr std::uint32_t default_staging_buffers(std::uint32_t top_k) noexcept {
@@ -55,6 +55,7 @@ constexpr std::uint32_t default_staging_buffers(std::uint32_t top_k) noexcept {
 
 struct CacheOptions {
   std::uint32_t staging_buffers = 0;  // 0: default_staging_buffers
+  std::uint32_t fill_pieces = 1;      // that the filler is asked for, a part
   /// Hand out the store's own bytes, unprepared, without slots; needs a store that doesn't copy, and an empty filler.
   bool zero_copy = false;
 };
@@ -78,7 +79,7 @@ class ExpertCache {
       if (filler) return Error{Errc::usage, "prepared weights need slots"};
       const SlotPlan none{std::vector<std::uint32_t>(plan.slots.size(), 0), Bytes{0}};
       std::unique_ptr<ExpertCache> cache(
-          new ExpertCache(store, geometry, none, SlotPool{}, Staging{}, {}, make_policy));
+          new ExpertCache(store, geometry, none, SlotPool{}, Staging{}, {}, 1, make_policy));
       COLI_CHECK(cache->map_all());
       return cache;
     }
@@ -93,7 +94,8 @@ class ExpertCache {
     COLI_TRY(staging, Staging::allocate(accountant, n_buffers, geometry.largest_raw_part(), store.alignment()));
     COLI_TRY(pool, SlotPool::allocate(accountant, geometry, plan));
     return std::unique_ptr<ExpertCache>(
-        new ExpertCache(store, geometry, plan, std::move(pool), std::move(staging), std::move(filler), make_policy));
+        new ExpertCache(store, geometry, plan, std::move(pool), std::move(staging), std::move(filler),
+                        std::max(options.fill_pieces, 1U), make_policy));
   }
   static Result<std::unique_ptr<ExpertCache>> open(Accountant& accountant, S& store, const CacheGeometry& geometry,
                                                    const SlotPlan& plan, SlotFiller filler = {},
@@ -227,11 +229,11 @@ class ExpertCache {
 
   template <class MakePolicy>
   ExpertCache(S& store, const CacheGeometry& geometry, const SlotPlan& plan, SlotPool pool, Staging staging,
-              SlotFiller filler, MakePolicy&& make_policy)
+              SlotFiller filler, std::uint32_t n_pieces, MakePolicy&& make_policy)
       : store_(&store),
         core_(geometry, plan, make_policy),
         pool_(std::move(pool)),
-        desk_(store, std::move(staging)),
+        desk_(store, std::move(staging), n_pieces),
         filler_(std::move(filler)) {
     for (const std::uint32_t slots : plan.slots) in_slot_.emplace_back(slots, nullptr);
   }
@@ -530,33 +532,43 @@ class ExpertCache {
     for (const Filling::Watcher& watcher : watchers) fail(*watcher.group, *received.error);
   }
 
-  /// Puts one arrived part into its slot, with the lock released meanwhile.
+  /// Puts one piece of an arrived part into its slot, with the lock released meanwhile.
   void fill_one(std::unique_lock<std::mutex>& lock, const Filling* preferred) {
-    const PartToDo todo = *desk_.take_arrived(preferred);
+    const PieceToDo todo = *desk_.take_arrived(preferred);
     Filling& filling = *todo.filling;
-    const std::span<const std::byte> raw = filling.raw[static_cast<std::size_t>(todo.part)];
+    const auto p = static_cast<std::size_t>(todo.part);
+    const std::span<const std::byte> raw = filling.raw[p];
     std::byte* const to = slot_part(filling.key, filling.slot, todo.part);
     filling.writing.add(todo.part);
+    ++filling.n_writers[p];
     ++n_writing_;
     lock.unlock();
     const auto start = Clock::now();
     if (filler_)
-      filler_(filling.key, todo.part, raw, to);
+      filler_(filling.key, todo.part, todo.piece, raw, to);
     else
-      std::memcpy(to, raw.data(), raw.size());
+      copy_piece(todo.piece, raw, to);
     const auto took = Clock::now() - start;
     lock.lock();
     fill_time_ += took;
     --n_writing_;
+    ++filling.n_written[p];
+    if (--filling.n_writers[p] != 0) return;
     filling.writing.remove(todo.part);
-    desk_.written(filling, todo.part);
-    if (!filling.dead) {
+    if (filling.dead) {
+      desk_.written(filling, todo.part);
+    } else if (filling.n_written[p] == todo.piece.count) {
+      desk_.written(filling, todo.part);
       filling.filled.add(todo.part);
       announce(filling);
     }
     changed_.notify_all();
     recycle_if_done(filling);
     submit();
+  }
+  static void copy_piece(FillPiece piece, std::span<const std::byte> raw, std::byte* to) {
+    const std::size_t begin = raw.size() * piece.index / piece.count;
+    std::memcpy(to + begin, raw.data() + begin, raw.size() * (piece.index + 1) / piece.count - begin);
   }
   void announce(Filling& filling) {
     if (!filling.announced && filling.filled.has(Part::gate) && filling.filled.has(Part::up)) {

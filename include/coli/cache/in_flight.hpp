@@ -39,6 +39,11 @@ class PartSet {
   std::uint8_t bits_ = 0;
 };
 
+/// One share of putting a part into its slot, so that several threads can do it: `index` of `count`, equal shares.
+struct FillPiece {
+  std::uint32_t index = 0, count = 1;
+};
+
 /// One expert being read. Each part goes: to submit -> under way -> arrived (raw bytes at hand) -> filled.
 /// A speculative one has no slot and stops at arrived, until it is demanded or dropped.
 struct Filling {
@@ -54,6 +59,7 @@ struct Filling {
   bool dead = false;  // failed or given up: what still comes in is thrown away
   bool announced = false;
   PartSet submitted{}, arrived{}, writing{}, filled{};
+  std::array<std::uint32_t, kParts> n_writers{}, n_written{};  // threads at it (writing: any), pieces done
   std::uint32_t n_under_way = 0;  // reads that the store still has
   std::uint32_t n_holders = 0;    // groups whose items point here
   std::array<std::span<const std::byte>, kParts> raw{};
@@ -73,7 +79,14 @@ struct ReadUnderWay {
 struct PartToDo {
   Filling* filling;
   Part part;
-  std::uint64_t bytes;  // raw
+  std::uint64_t bytes;           // raw
+  std::uint32_t next_piece = 0;  // to be put into the slot
+};
+
+struct PieceToDo {
+  Filling* filling;
+  Part part;
+  FillPiece piece;
 };
 
 /// What a lease stands on.

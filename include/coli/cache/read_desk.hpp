@@ -38,8 +38,9 @@ class ReadDesk {
     std::optional<Error> error;
   };
 
-  ReadDesk(S& store, Staging staging)
-      : store_(&store), staging_(std::move(staging)), copies_(store.alignment().copies()) {
+  /// A part is put into its slot in so many pieces.
+  ReadDesk(S& store, Staging staging, std::uint32_t n_pieces)
+      : store_(&store), staging_(std::move(staging)), copies_(store.alignment().copies()), n_pieces_(n_pieces) {
     if constexpr (AdoptsDestinations<S>) {
       if (copies_) store.adopt(staging_.region());
     }
@@ -107,17 +108,18 @@ class ReadDesk {
     return Received{&filling, read.part, read.bytes, std::nullopt};
   }
 
-  /// A part to be put into its slot, one of `preferred` if there is one; hand its buffer back with `written`.
-  std::optional<PartToDo> take_arrived(const Filling* preferred) {
+  /// A piece to be put into its slot, one of `preferred` if there is one; after a part's last, hand its buffer back with
+  /// `written`. All pieces of a part come before those of the next, so that something is whole soon.
+  std::optional<PieceToDo> take_arrived(const Filling* preferred) {
     if (arrived_.empty()) return std::nullopt;
     auto at = arrived_.begin();
     if (preferred != nullptr) {
       at = std::find_if(at, arrived_.end(), [&](const PartToDo& part) { return part.filling == preferred; });
       if (at == arrived_.end()) at = arrived_.begin();
     }
-    const PartToDo part = *at;
-    arrived_.erase(at);
-    return part;
+    const PieceToDo piece{at->filling, at->part, {at->next_piece, n_pieces_}};
+    if (++at->next_piece == n_pieces_) arrived_.erase(at);
+    return piece;
   }
   void written(Filling& filling, Part part) {
     give_back(std::exchange(filling.buffer[static_cast<std::size_t>(part)], Filling::kNoBuffer));
@@ -206,6 +208,7 @@ class ReadDesk {
   S* store_;
   Staging staging_;
   bool copies_;
+  std::uint32_t n_pieces_;
   std::deque<PartToDo> demand_;
   std::deque<PartToDo> speculative_;
   std::deque<PartToDo> arrived_;

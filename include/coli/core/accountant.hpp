@@ -30,7 +30,7 @@ constexpr std::string_view name_of(MemoryClass c) {
 /// Counts charged bytes per class against one limit. Thread-safe; charging is rare (set-up only).
 class Accountant {
  public:
-  explicit Accountant(std::optional<Bytes> limit = std::nullopt) noexcept : limit_(limit) {}
+  explicit Accountant(std::optional<Bytes> limit = std::nullopt, bool huge_pages = true) noexcept : limit_(limit), huge_pages_(huge_pages) {}
   Accountant(const Accountant&) = delete;
   Accountant& operator=(const Accountant&) = delete;
 
@@ -57,6 +57,8 @@ class Accountant {
     return sum;
   }
   std::optional<Bytes> limit() const noexcept { return limit_; }
+  /// Should large buffers ask for huge pages?
+  bool huge_pages() const noexcept { return huge_pages_; }
 
   /// "trunk 1.00 GiB, kv 96.00 MiB, ...": the classes that hold something.
   std::string bill() const {
@@ -72,6 +74,7 @@ class Accountant {
  private:
   std::array<std::atomic<std::uint64_t>, kMemoryClasses> held_{};
   std::optional<Bytes> limit_;
+  bool huge_pages_;
   std::mutex charging_;
 };
 

@@ -34,7 +34,7 @@ class Buffer {
         return Error{Errc::over_budget, "the system refused " + to_text(bytes) + " for " + std::string(name_of(what))};
       }
       constexpr std::uint64_t kWorthHugePages = 4 * kMiB;
-      if (bytes.value >= kWorthHugePages) (void)::madvise(at, bytes.value, MADV_HUGEPAGE);
+      if (accountant.huge_pages() && bytes.value >= kWorthHugePages) (void)::madvise(at, bytes.value, MADV_HUGEPAGE);
       buffer.data_ = static_cast<std::byte*>(at);
     }
     buffer.bytes_ = bytes;
