@@ -49,18 +49,18 @@ BOOST_AUTO_TEST_CASE(every_policy_obeys_the_laws) {
   test::check_eviction_laws<OneOf<Sieve, Lru>>();
 }
 
-BOOST_AUTO_TEST_CASE(the_heap_answers_like_a_sorted_list) {
+BOOST_AUTO_TEST_CASE(the_ranking_answers_like_a_sorted_list) {
   test::Random random(4);
   for (int round = 0; round < 20; ++round) {
     const auto n = static_cast<std::uint32_t>(1 + random.below(30));
-    SlotHeap heap(n);
+    SlotRanking ranking(n);
     std::vector<std::optional<std::uint64_t>> ranks(n);
     std::vector<std::uint8_t> pinned(n, 0);
     for (int step = 0; step < 400; ++step) {
       const SlotId slot{static_cast<std::uint32_t>(random.below(n))};
       switch (random.below(4)) {
         case 0:
-          heap.remove(slot);
+          ranking.remove(slot);
           ranks[slot.value].reset();
           break;
         case 1:
@@ -68,7 +68,7 @@ BOOST_AUTO_TEST_CASE(the_heap_answers_like_a_sorted_list) {
           break;
         default: {
           const std::uint64_t rank = random.below(12);
-          heap.set(slot, rank);
+          ranking.set(slot, rank);
           ranks[slot.value] = rank;
         }
       }
@@ -76,7 +76,7 @@ BOOST_AUTO_TEST_CASE(the_heap_answers_like_a_sorted_list) {
       for (std::uint32_t s = 0; s < n; ++s) {
         if (ranks[s] && pinned[s] == 0 && (!expected || *ranks[s] < *ranks[expected->value])) expected = SlotId{s};
       }
-      BOOST_TEST((heap.first(Evictable{pinned.data()}) == expected));
+      BOOST_TEST((ranking.first(Evictable{pinned.data()}) == expected));
     }
   }
 }

@@ -159,6 +159,7 @@ class CacheCore {
 
  private:
   static constexpr std::uint8_t kMaxPins = 255;
+  static constexpr std::size_t kFew = 16;
   struct Class {
     E policy;
     std::vector<std::uint8_t> pinned;  // by slot: how many leases hold it
@@ -176,9 +177,16 @@ class CacheCore {
   /// The group's members by expert id.
   std::span<const std::uint32_t> ascending(std::span<const ExpertId> experts) {
     order_.resize(experts.size());
+    if (experts.size() <= kFew) {  // by counting who comes before: no branch that depends on the ids
+      for (std::uint32_t i = 0; i < experts.size(); ++i) {
+        std::uint32_t n_before = 0;
+        for (std::uint32_t j = 0; j < experts.size(); ++j) n_before += static_cast<std::uint32_t>(j < i ? experts[j] <= experts[i] : experts[j] < experts[i]);
+        order_[n_before] = i;
+      }
+      return order_;
+    }
     for (std::uint32_t i = 0; i < order_.size(); ++i) order_[i] = i;
-    const auto less = [&](std::uint32_t a, std::uint32_t b) { return experts[a] < experts[b]; };
-    if (!std::is_sorted(order_.begin(), order_.end(), less)) std::sort(order_.begin(), order_.end(), less);
+    std::sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) { return experts[a] < experts[b]; });
     return order_;
   }
 

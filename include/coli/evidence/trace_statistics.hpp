@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <span>
@@ -43,49 +44,50 @@ struct TraceStatistics {
     TraceStatistics s;
     const std::uint32_t n_layers = trace.n_layers(), n_experts = trace.n_experts(), k = trace.top_k();
     s.uses.assign(n_layers, std::vector<std::uint64_t>(n_experts, 0));
-    constexpr std::uint32_t kNever = 0xFFFFFFFF;
-    std::vector<std::uint32_t> last(std::size_t{n_layers} * n_experts, kNever);  // by token of the layer, counted from 0
-    std::vector<std::uint32_t> turn(n_layers, 0);
-    // By expert: when it was last used, in decoded tokens of its layer, and whether 0 to 7 tokens before that.
-    std::vector<std::uint64_t> used_at(last.size(), 0);
-    std::vector<std::uint8_t> history(last.size(), 0);
-    std::vector<std::uint64_t> decoded(n_layers, 0);
-    std::vector<std::uint64_t> decode_uses(last.size(), 0);
-    std::array<double, 4> observed{};
+    struct Expert {
+      std::uint32_t n_uses = 0, n_decode_uses = 0;
+      std::uint32_t last = 0;       // one past the token of its layer that used it last; 0: never
+      std::uint32_t last_here = 0;  // the same among decoded tokens,
+      std::uint32_t history = 0;    // and whether 0 to 8 tokens before that: a bit each
+    };
+    struct Layer {
+      std::uint32_t n_tokens = 0, n_decoded = 0;
+    };
+    std::vector<Expert> all_experts(std::size_t{n_layers} * n_experts);
+    std::vector<Layer> layers(n_layers);
+    std::array<std::uint64_t, 4> observed{};
     trace.for_each_group(Grouping::token, [&](LayerId layer, Phase phase, std::span<const ExpertId> experts) {
-      const std::size_t base = std::size_t{layer.value} * n_experts;
-      const std::uint32_t now = turn[layer.value]++;
-      for (const ExpertId expert : experts) {
-        ++s.uses[layer.value][expert.value];
-        const std::uint32_t before = last[base + expert.value];
-        if (phase == Phase::decode) {
-          std::size_t bucket = s.reuse.size() - 1;
-          if (before != kNever) bucket = static_cast<std::size_t>(std::lower_bound(kDistances.begin(), kDistances.end(), now - before) - kDistances.begin());
-          ++s.reuse[bucket];
-        }
-        last[base + expert.value] = now;
+      Expert* const of_layer = all_experts.data() + std::size_t{layer.value} * n_experts;
+      const std::uint32_t now = ++layers[layer.value].n_tokens;
+      if (phase != Phase::decode) {
+        for (const ExpertId id : experts) ++of_layer[id.value].n_uses, of_layer[id.value].last = now;
+        return;
       }
-      if (phase != Phase::decode) return;
-      const std::uint64_t here = ++decoded[layer.value];
-      for (const ExpertId expert : experts) {
-        std::uint8_t& before = history[base + expert.value];
-        const std::uint64_t ago = here - std::exchange(used_at[base + expert.value], here);
-        for (std::size_t i = 0; i < 4; ++i)
-          if (const std::uint64_t lag = std::uint64_t{1} << i; lag >= ago) observed[i] += before >> (lag - ago) & 1U;
-        before = static_cast<std::uint8_t>((ago < 8 ? before << ago : 0) | 1);
-        ++decode_uses[base + expert.value];
+      const std::uint32_t here = ++layers[layer.value].n_decoded;
+      std::uint64_t shared = 0;  // 16 bits a lag
+      for (const ExpertId id : experts) {
+        Expert& expert = of_layer[id.value];
+        ++s.reuse[expert.last == 0 ? s.reuse.size() - 1 : std::min<std::size_t>(static_cast<std::size_t>(std::bit_width(now - expert.last - 1)), kDistances.size())];
+        const std::uint32_t ago = here - expert.last_here;
+        const std::uint32_t before = expert.last_here == 0 || ago > 8 ? 0 : expert.history << ago & 0x1FFU;  // bit i: used i tokens ago
+        shared += (before >> 1 & 1U) | std::uint64_t{before >> 2 & 1U} << 16 | std::uint64_t{before >> 4 & 1U} << 32 | std::uint64_t{before >> 8 & 1U} << 48;
+        expert = {expert.n_uses + 1, expert.n_decode_uses + 1, now, here, before | 1U};
       }
-      s.n_decoded = std::max(s.n_decoded, here);
+      for (std::size_t i = 0; i < 4; ++i) observed[i] += shared >> (16 * i) & 0xFFFFU;
     });
+    for (std::uint32_t l = 0; l < n_layers; ++l) {
+      s.n_decoded = std::max<std::uint64_t>(s.n_decoded, layers[l].n_decoded);
+      for (std::uint32_t e = 0; e < n_experts; ++e) s.uses[l][e] = all_experts[std::size_t{l} * n_experts + e].n_uses;
+    }
     for (std::size_t i = 0; i < 4; ++i) {
       const double lag = 1U << i;
       double expected = 0, variance = 0, pairs = 0;
       for (std::uint32_t l = 0; l < n_layers; ++l) {
-        const auto n = static_cast<double>(decoded[l]);
+        const auto n = static_cast<double>(layers[l].n_decoded);
         if (n <= lag) continue;
         double both = 0;  // experts that two tokens drawn at random share
         for (std::uint32_t e = 0; e < n_experts; ++e) {
-          const auto c = static_cast<double>(decode_uses[std::size_t{l} * n_experts + e]);
+          const auto c = static_cast<double>(all_experts[std::size_t{l} * n_experts + e].n_decode_uses);
           both += c * (c - 1) / (n * (n - 1));
         }
         expected += (n - lag) * both;
@@ -93,7 +95,7 @@ struct TraceStatistics {
         pairs += n - lag;
       }
       const double all = pairs * k;
-      s.overlaps[i] = {static_cast<std::uint32_t>(lag), all > 0 ? observed[i] / all : 0, all > 0 ? expected / all : 0, variance > 0 ? (observed[i] - expected) / std::sqrt(variance) : 0};
+      s.overlaps[i] = {static_cast<std::uint32_t>(lag), all > 0 ? static_cast<double>(observed[i]) / all : 0, all > 0 ? expected / all : 0, variance > 0 ? (static_cast<double>(observed[i]) - expected) / std::sqrt(variance) : 0};
     }
     return s;
   }

@@ -128,6 +128,11 @@ struct RouteToken {
   void clear() {
     layers.clear(), gaps.clear(), waits.clear(), experts.clear(), weights.clear(), resident.clear();
   }
+  /// Rows to be written over.
+  void resize(std::size_t n_rows, std::size_t top_k) {
+    layers.resize(n_rows), gaps.resize(n_rows), waits.resize(n_rows);
+    experts.resize(n_rows * top_k), weights.resize(n_rows * top_k), resident.resize(n_rows * top_k);
+  }
   void add_row(LayerId layer, float gap, float wait, std::span<const ExpertId> ids, std::span<const float> w, std::span<const std::uint8_t> had_slot) {
     layers.push_back(layer), gaps.push_back(gap), waits.push_back(wait);
     experts.insert(experts.end(), ids.begin(), ids.end());

@@ -127,28 +127,27 @@ inline Result<void> unpack_token(std::span<const std::byte> body, std::uint32_t 
   if (get<std::uint32_t>(body.data() + 4) != index) return bad("token " + std::to_string(get<std::uint32_t>(body.data() + 4)) + " stands where " + std::to_string(index) + " should");
   const auto n_rows = get<std::uint32_t>(body.data() + 16);
   if (n_rows > header.n_layers() || body.size() != token_bytes(n_rows, header.top_k)) return bad(std::to_string(n_rows) + " rows in " + std::to_string(body.size()) + " bytes");
-  token.clear();
   token.phase = static_cast<RoutePhase>(phase), token.accepted = accepted != 0;
   token.position = get<std::uint32_t>(body.data() + 8), token.pass = get<std::uint32_t>(body.data() + 12);
-  const std::uint32_t k = header.top_k;
+  const std::size_t k = header.top_k;
+  token.resize(n_rows, k);
   const std::byte* at = body.data() + 20;
-  for (std::uint32_t r = 0; r < n_rows; ++r) {
+  for (std::size_t r = 0; r < n_rows; ++r) {
     const LayerId layer{get<std::uint16_t>(at)};
     if (layer.value >= header.n_layers() || header.layers[layer.value].expert() == 0) return bad("there are no experts in layer " + std::to_string(layer.value));
-    if (!token.layers.empty() && !(token.layers.back() < layer)) return bad("layer " + std::to_string(layer.value) + " after layer " + std::to_string(token.layers.back().value));
-    token.layers.push_back(layer), token.gaps.push_back(get<float>(at + 2)), token.waits.push_back(get<float>(at + 6));
+    if (r > 0 && !(token.layers[r - 1] < layer)) return bad("layer " + std::to_string(layer.value) + " after layer " + std::to_string(token.layers[r - 1].value));
+    token.layers[r] = layer, token.gaps[r] = get<float>(at + 2), token.waits[r] = get<float>(at + 6);
     at += 10;
-    for (std::uint32_t i = 0; i < k; ++i) {
-      const ExpertId expert{get<std::uint16_t>(at + std::size_t{2} * i)};
-      if (expert.value >= header.n_experts) return bad("layer " + std::to_string(layer.value) + " has no expert " + std::to_string(expert.value));
-      const auto row = token.experts.end() - i;
-      if (std::find(row, token.experts.end(), expert) != token.experts.end()) return bad("layer " + std::to_string(layer.value) + " chose expert " + std::to_string(expert.value) + " twice");
-      token.experts.push_back(expert);
+    ExpertId* const experts = token.experts.data() + r * k;
+    for (std::size_t i = 0; i < k; ++i) {
+      experts[i] = ExpertId{get<std::uint16_t>(at + 2 * i)};
+      if (experts[i].value >= header.n_experts) return bad("layer " + std::to_string(layer.value) + " has no expert " + std::to_string(experts[i].value));
+      if (std::find(experts, experts + i, experts[i]) != experts + i) return bad("layer " + std::to_string(layer.value) + " chose expert " + std::to_string(experts[i].value) + " twice");
     }
-    at += std::size_t{2} * k;
-    for (std::uint32_t i = 0; i < k; ++i) token.weights.push_back(get<float>(at + std::size_t{4} * i));
-    at += std::size_t{4} * k;
-    for (std::uint32_t i = 0; i < k; ++i) token.resident.push_back(get<std::uint8_t>(at + i / 8) >> (i % 8) & 1U);
+    at += 2 * k;
+    std::memcpy(token.weights.data() + r * k, at, 4 * k);
+    at += 4 * k;
+    for (std::size_t i = 0; i < k; ++i) token.resident[r * k + i] = get<std::uint8_t>(at + i / 8) >> (i % 8) & 1U;
     at += (k + 7) / 8;
   }
   return {};

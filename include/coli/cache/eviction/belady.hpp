@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "coli/cache/eviction/slot_heap.hpp"
+#include "coli/cache/eviction/slot_ranking.hpp"
 #include "coli/contracts/eviction_policy.hpp"
 #include "coli/core/fixed_name.hpp"
 #include "coli/core/ids.hpp"
@@ -30,8 +30,8 @@ class AccessFuture {
 
   void count(ExpertKey key) { ++begin_[index(key) + 1]; }
   void counted() {
-    for (std::size_t i = 1; i < begin_.size(); ++i) begin_[i] += begin_[i - 1];
-    times_.resize(begin_.back());
+    for (std::size_t i = 1; i < begin_.size(); ++i) begin_[i] += begin_[i - 1] + 1;  // a kNever behind each
+    times_.resize(begin_.back(), kNever);
     placed_ = begin_;
   }
   /// `time` doesn't decrease from call to call.
@@ -42,9 +42,9 @@ class AccessFuture {
     return std::size_t{key.layer.value} * n_experts_ + key.expert.value;
   }
   std::size_t n_keys() const noexcept { return begin_.size() - 1; }
-  std::span<const std::uint32_t> times(std::size_t key_index) const noexcept {
-    return std::span(times_).subspan(begin_[key_index], begin_[key_index + 1] - begin_[key_index]);
-  }
+  static constexpr std::uint32_t kNever = std::numeric_limits<std::uint32_t>::max();
+  /// When each use is, one after the other; then kNever.
+  const std::uint32_t* times(std::size_t key_index) const noexcept { return times_.data() + begin_[key_index]; }
 
  private:
   std::uint32_t n_experts_;
@@ -58,7 +58,9 @@ class Belady {
   static constexpr FixedName name{"belady"};
 
   explicit Belady(EvictionShape shape, std::shared_ptr<const AccessFuture> future = nullptr)
-      : future_(std::move(future)), n_used_(future_ ? future_->n_keys() : 0, 0), order_(shape.slots) {}
+      : future_(std::move(future)), order_(shape.slots) {
+    reset();
+  }
 
   void on_fill(SlotId slot, ExpertKey key) noexcept { use(slot, key); }
   void on_hit(SlotId slot, ExpertKey key) noexcept { use(slot, key); }
@@ -66,24 +68,23 @@ class Belady {
   std::optional<SlotId> victim(const Evictable& may_go, ExpertKey) noexcept { return order_.first(may_go); }
   void reset() noexcept {
     order_.clear();
-    n_used_.assign(n_used_.size(), 0);
+    this_use_.resize(future_ ? future_->n_keys() : 0);
+    for (std::size_t i = 0; i < this_use_.size(); ++i) this_use_[i] = future_->times(i);
   }
 
  private:
   void use(SlotId slot, ExpertKey key) noexcept {
-    std::uint64_t next = kNever;
+    std::uint32_t next = AccessFuture::kNever;
     if (future_) {
-      const std::size_t i = future_->index(key);
-      const auto times = future_->times(i);
-      if (++n_used_[i] < times.size()) next = times[n_used_[i]];
+      const std::uint32_t*& now = this_use_[future_->index(key)];
+      if (*now != AccessFuture::kNever) next = *++now;
     }
-    order_.set(slot, kNever - next);  // the heap gives the smallest: the farthest
+    order_.set(slot, std::uint64_t{AccessFuture::kNever} - next);  // the ranking gives the smallest: the farthest
   }
-  static constexpr std::uint64_t kNever = std::numeric_limits<std::uint32_t>::max();
 
   std::shared_ptr<const AccessFuture> future_;
-  std::vector<std::uint32_t> n_used_;  // occurrences consumed, by expert
-  SlotHeap order_;
+  std::vector<const std::uint32_t*> this_use_;  // by expert, into its times
+  SlotRanking order_;
 };
 
 static_assert(require_eviction_policy<Belady>());

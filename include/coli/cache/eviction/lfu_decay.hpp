@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "coli/cache/eviction/slot_heap.hpp"
+#include "coli/cache/eviction/slot_ranking.hpp"
 #include "coli/contracts/eviction_policy.hpp"
 #include "coli/core/fixed_name.hpp"
 #include "coli/core/ids.hpp"
@@ -56,7 +56,7 @@ class LfuDecay {
 
   std::uint32_t n_experts_;
   std::vector<std::uint64_t> count_;
-  SlotHeap order_;
+  SlotRanking order_;
   std::uint64_t unit_ = kFirstUnit;
 };
 
