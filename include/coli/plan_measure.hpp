@@ -69,7 +69,7 @@ inline RateReading measure_memory(const Buffer& memory, ThreadPool& pool) {
 }
 
 /// Bytes of weights a second that kernels multiply with one token's activations: matrices of an expert's shape, one a
-/// task, as in decoding. The values mean nothing.
+/// task, as in decoding, each round going on where the last one ended: none is in a cache. The values mean nothing.
 template <CpuKernels K>
 RateReading measure_weights(const K& kernels, Format format, std::uint32_t n_rows, std::uint32_t n_cols, const Buffer& memory, ThreadPool& pool) {
   using Clock = std::chrono::steady_clock;
@@ -84,24 +84,30 @@ RateReading measure_weights(const K& kernels, Format format, std::uint32_t n_row
   const bool quantises = kernels.quantises(format);
   if (quantises) kernels.quantise(x.data(), n_cols, static_cast<std::byte*>(aligned));
   const Activation activation{x.data(), quantises ? static_cast<const std::byte*>(aligned) : nullptr};
+  std::uint64_t next = 0;
   const auto pass = [&](std::size_t n) {
+    const std::uint64_t first = next;
+    next += n;
     pool.for_each(n, [&](std::size_t task, unsigned worker) {
-      const Matrix matrix{format, K::kPreparedLayout, n_rows, n_cols, memory.data() + task % n_matrices * each};
+      const Matrix matrix{format, K::kPreparedLayout, n_rows, n_cols, memory.data() + (first + task) % n_matrices * each};
       float* const to = out.data() + std::size_t{worker} * n_rows;
       kernels.matmul_rows(matrix, 0, n_rows, &activation, 1, &to);
     });
   };
-  double best = 0;
+  // The median of rounds that are long enough: a plan is for usual minutes, not for the best moment.
+  std::vector<double> rates;
   const auto begin = Clock::now();
   std::uint64_t n = pool.n_workers();
-  for (int round = 0; round < 64 && Clock::now() - begin < std::chrono::milliseconds(400); ++round) {
+  for (int round = 0; round < 64 && (rates.empty() || Clock::now() - begin < std::chrono::milliseconds(400)); ++round) {
     const auto start = Clock::now();
     pass(n);
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    best = std::max(best, static_cast<double>(n * each) / seconds);
-    if (seconds < 0.03) n = std::min<std::uint64_t>(n * 2, 1 << 20);
+    if (seconds >= 0.015 || n >= (1 << 20)) rates.push_back(static_cast<double>(n * each) / seconds);
+    else n *= 2;
   }
-  return {best, "measured: its kernels over " + std::string(name_of(format)) + " experts, " + std::to_string(pool.n_workers()) + " threads"};
+  if (rates.empty()) return {0, "no round of it took long enough to be timed"};
+  std::nth_element(rates.begin(), rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2), rates.end());
+  return {rates[rates.size() / 2], "measured: its kernels over " + std::string(name_of(format)) + " experts, " + std::to_string(pool.n_workers()) + " threads"};
 }
 
 /// Puts measured rates in place of the defaults: the disk's (not of a model in memory), the memory's, and with

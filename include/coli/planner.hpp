@@ -96,6 +96,9 @@ namespace detail {
 
 /// What a layer costs besides its weights: barriers of some twenty regions, norms, attention's bookkeeping.
 inline constexpr double kLayerSeconds = 60e-6;
+/// What putting a read expert into its slot costs, in reads of as many bytes of memory by all cores: the raw bytes come
+/// from memory, the slot's lines are fetched and written back, and the permutation keeps three quarters of that pace.
+inline constexpr double kFillTransfers = 4;
 /// A card's driver, context and kernels.
 inline constexpr Bytes kDeviceBase{512 * kMiB};
 
@@ -201,6 +204,7 @@ inline void predict(Plan& plan, const ModelNeeds& model, const Machine& machine,
     const double copies = plan.hit_rate - nearest, reads = 1 - plan.hit_rate;
     if (copies + reads > 0) rate = (copies + reads) / (copies / machine.device->link.bytes_per_second + reads / machine.disk_rate.bytes_per_second);
   }
+  if (!plan.device_limit) rate = 1 / (1 / rate + kFillTransfers / machine.memory_rate.bytes_per_second);
   const double weights = plan.weight_rate.bytes_per_second;
   const auto seconds = [&](Bytes bytes) { return static_cast<double>(bytes.value) / weights; };
   const std::uint32_t position = std::min(Plan::kDecodePosition, plan.shape.context);
