@@ -5,6 +5,7 @@
 #include "coli/kernels/simd/leaves.hpp"
 #include "coli/kernels/simd/rows.hpp"
 #include "coli/kernels/simd/tile.hpp"
+#include "coli/kernels/simd/unroll.hpp"
 
 namespace coli::simd::detail {
 
@@ -34,11 +35,10 @@ COLI_SIMD_INLINE void permute_block(const std::byte* const (&row)[kTileRows], co
   constexpr TileShape shape = tile_shape<Q>;
   static_assert(shape.n_words != 0 && shape.n_words % 4 == 0);
   for (std::size_t r = 0; r < kTileRows; r += 4)
-    for (std::size_t w = 0; w < shape.n_words; w += 4) {
-      const std::size_t at = shape.words_offset + 16 * run_order<Q>(w / 4);
-      Leaf<Arch>::transpose_4x4({row[r] + at, row[r + 1] + at, row[r + 2] + at, row[r + 3] + at},
-                                to.words + 64 * w + 4 * r, 64);
-    }
+    unroll<static_cast<int>(shape.n_words / 4)>([&]<int run>() COLI_SIMD_LAMBDA {
+      constexpr std::size_t at = shape.words_offset + 16 * run_order<Q>(run);
+      Leaf<Arch>::transpose_4x4({row[r] + at, row[r + 1] + at, row[r + 2] + at, row[r + 3] + at}, to.words + 256 * run + 4 * r, 64);
+    });
   if constexpr (shape.has_half)
     for (std::size_t r = 0; r < kTileRows; ++r) __builtin_memcpy(to.halves + 2 * r, row[r] + shape.half_offset, 2);
 }
