@@ -15,8 +15,8 @@ namespace {
 constexpr std::array<std::uint64_t, kParts> kBytes{100, 100, 300};
 
 struct Desk {
-  explicit Desk(std::uint32_t buffers)
-      : desk(store, *Staging::allocate(accountant, buffers, 300, store.alignment())) {}
+  explicit Desk(std::uint32_t buffers, std::uint32_t n_pieces = 1)
+      : desk(store, *Staging::allocate(accountant, buffers, 300, store.alignment()), n_pieces) {}
 
   Filling filling(std::uint32_t expert, bool speculative = false) const { return {.key = {LayerId{1}, ExpertId{expert}}, .speculative = speculative}; }
   /// Books everything that has arrived at the store; how much of it belonged to somebody.
@@ -106,7 +106,7 @@ BOOST_AUTO_TEST_CASE(demand_goes_in_order_as_far_as_buffers_reach) {
   const auto first = d.desk.take_arrived(nullptr);
   BOOST_REQUIRE(first);
   BOOST_TEST((first->part == Part::gate));
-  BOOST_TEST(first->bytes == 100U);
+  BOOST_TEST(a.raw[0].size() == 100U);
   for (std::uint64_t i = 0; i < 100; ++i) BOOST_TEST_REQUIRE((a.raw[0][i] == test::expert_byte(a.key, Part::gate, i)));
   d.desk.written(a, Part::gate);
   d.desk.written(a, Part::gate);  // a buffer goes back once
@@ -133,6 +133,23 @@ BOOST_AUTO_TEST_CASE(what_is_preferred_is_put_into_its_slot_first) {
   BOOST_TEST(d.desk.idle());
   d.desk.reset_stats();
   BOOST_TEST(d.desk.bytes_read() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(all_pieces_of_a_part_come_before_those_of_the_next) {
+  Desk d(12, 3);
+  Filling a = d.filling(1);
+  d.desk.order(a, kBytes);
+  BOOST_TEST(!d.desk.submit());
+  d.arrive(1);
+  for (const Part part : {Part::gate, Part::up, Part::down})
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      const auto todo = d.desk.take_arrived(nullptr);
+      BOOST_REQUIRE(todo);
+      BOOST_TEST((todo->part == part));
+      BOOST_TEST(todo->piece.index == i);
+      BOOST_TEST(todo->piece.count == 3U);
+    }
+  BOOST_TEST(!d.desk.take_arrived(nullptr));
 }
 
 BOOST_AUTO_TEST_CASE(guesses_take_half_of_the_buffers_and_only_when_no_demand_waits) {
@@ -178,7 +195,7 @@ BOOST_AUTO_TEST_CASE(a_guess_that_comes_true_keeps_what_has_arrived) {
   BOOST_TEST(!d.desk.submit());
   d.arrive(2);
   BOOST_TEST(d.desk.claim(h, kBytes));  // useful: all of it is
-  for (const std::uint64_t bytes : kBytes) BOOST_TEST(d.desk.take_arrived(nullptr)->bytes == bytes);
+  for (const Part part : {Part::gate, Part::up, Part::down}) BOOST_TEST((d.desk.take_arrived(nullptr)->part == part));
   for (const Part part : {Part::gate, Part::up, Part::down}) d.desk.written(h, part);
   Filling next = d.filling(3, true), more = d.filling(4, true);
   d.desk.order(next, kBytes);
