@@ -108,9 +108,8 @@ class ExpertMemory {
   bool has_experts() const noexcept { return store_ != nullptr; }
   ExpertSizes sizes() const { return has_experts() ? expert_sizes(geometry_, zero_copy_, store_->alignment()) : ExpertSizes{}; }
 
-  /// Takes slots worth `budget` (at least the least of sizes()); where that is all of them, fills them all with
-  /// `n_threads` threads. `evict`: see check_eviction_choice. Errors: over_budget, io.
-  Result<void> allocate(Accountant& accountant, Bytes budget, unsigned n_threads, std::string_view evict = {}) {
+  /// Takes slots worth `budget` (at least the least of sizes()). `evict`: see check_eviction_choice. Errors: over_budget.
+  Result<void> allocate(Accountant& accountant, Bytes budget, std::string_view evict = {}) {
     if (!has_experts()) return {};
     COLI_TRY(plan, plan_slots(geometry_, zero_copy_ ? least_slots(geometry_).bytes : budget));
     const auto make_policy = [&](EvictionShape shape, std::uint32_t) {
@@ -120,8 +119,16 @@ class ExpertMemory {
     COLI_TRY(cache, Cache::open(accountant, *store_, geometry_, plan, filler_, CacheOptions{.fill_pieces = kFillPieces, .zero_copy = zero_copy_}, make_policy));
     cache_ = std::move(cache);
     n_slots_ = zero_copy_ ? 0 : plan.total();  // mapped weights need none
-    return plan.all_resident(geometry_) ? cache_->fill_all(n_threads) : Result<void>{};
+    holds_all_ = plan.all_resident(geometry_);
+    if (!holds_all_ && !zero_copy_) cache_->touch_slots();
+    return {};
   }
+
+  /// Memory for reading other things, until the first expert is read; empty where experts need none.
+  std::span<std::byte> io_memory() const noexcept { return cache_ ? cache_->io_memory() : std::span<std::byte>{}; }
+
+  /// Where there is a slot for every expert, fills them all with `n_threads` threads. Errors: io.
+  Result<void> fill(unsigned n_threads) { return holds_all_ ? cache_->fill_all(n_threads) : Result<void>{}; }
 
   /// Requires a model with experts, after allocate().
   Cache& cache() noexcept { return *cache_; }
@@ -141,7 +148,7 @@ class ExpertMemory {
   ExpertIndex index_;
   CacheGeometry geometry_;
   std::unique_ptr<S> store_;
-  bool zero_copy_ = false;
+  bool zero_copy_ = false, holds_all_ = false;
   Layout layout_ = Layout::plain;
   SlotFiller filler_;
   std::unique_ptr<Cache> cache_;

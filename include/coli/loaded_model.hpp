@@ -214,10 +214,11 @@ struct LoadedModel {
         return Error{Errc::io, "the file changed while it was opened: " + std::to_string(shard.size) + " bytes, now " + std::to_string(source.size()), "", shard.path};
       sources.push_back(std::move(source));
     }
-    COLI_TRY(loaded, Trunk::load(accountant, tensors, sources, backend));
+    COLI_CHECK(experts->allocate(accountant, slot_budget_, evict_));  // first: slots are touched while the trunk is read
+    COLI_TRY(loaded, Trunk::load(accountant, tensors, sources, backend, experts->io_memory()));
     trunk = std::move(loaded);
     describe_experts();
-    COLI_CHECK(experts->allocate(accountant, slot_budget_, backend.n_threads(), evict_));
+    COLI_CHECK(experts->fill(backend.n_threads()));
     return tier.fill(backend, *experts);
   }
 

@@ -175,6 +175,12 @@ class ExpertCache {
     return fill(lease, n_threads);
   }
 
+  /// The memory that reads land in: anybody's until the first lease.
+  std::span<std::byte> io_memory() const noexcept { return desk_.buffers(); }
+
+  /// Takes the page faults of the slots beforehand, in the background: for a cache that fills as it is used.
+  void touch_slots() { pool_.touch_early(); }
+
   /// Reads experts into slots that are free, the first of `keys` first, until none is or all were read: a warm start.
   /// Evicts nothing and counts nothing. Errors: io; interrupted.
   Result<void> preload(std::span<const ExpertKey> keys, unsigned n_threads, const std::atomic<bool>* cancel = nullptr) {

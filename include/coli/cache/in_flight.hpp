@@ -87,6 +87,7 @@ struct PieceToDo {
   Filling* filling;
   Part part;
   FillPiece piece;
+  std::uint64_t bytes;  // raw, of the whole part
 };
 
 /// What a lease stands on.

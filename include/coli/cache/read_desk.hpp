@@ -39,7 +39,7 @@ class ReadDesk {
   };
 
   /// A part is put into its slot in so many pieces.
-  ReadDesk(S& store, Staging staging, std::uint32_t n_pieces)
+  ReadDesk(S& store, Staging staging, std::uint32_t n_pieces = 1)
       : store_(&store), staging_(std::move(staging)), copies_(store.alignment().copies()), n_pieces_(n_pieces) {
     if constexpr (AdoptsDestinations<S>) {
       if (copies_) store.adopt(staging_.region());
@@ -117,7 +117,7 @@ class ReadDesk {
       at = std::find_if(at, arrived_.end(), [&](const PartToDo& part) { return part.filling == preferred; });
       if (at == arrived_.end()) at = arrived_.begin();
     }
-    const PieceToDo piece{at->filling, at->part, {at->next_piece, n_pieces_}};
+    const PieceToDo piece{at->filling, at->part, {at->next_piece, n_pieces_}, at->bytes};
     if (++at->next_piece == n_pieces_) arrived_.erase(at);
     return piece;
   }
@@ -158,6 +158,7 @@ class ReadDesk {
   /// Does a demand starve while speculative parts hold buffers?
   bool wants_speculative_buffers() const noexcept { return !demand_.empty() && copies_ && staging_.n_free() == 0; }
 
+  std::span<std::byte> buffers() const noexcept { return staging_.region(); }
   std::uint64_t bytes_read() const noexcept { return bytes_read_; }
   double read_seconds() const noexcept {
     auto total = read_time_;

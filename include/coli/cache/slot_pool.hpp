@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "coli/cache/geometry.hpp"
+#include "coli/cache/page_toucher.hpp"
 #include "coli/cache/slot_plan.hpp"
 #include "coli/core/accountant.hpp"
 #include "coli/core/buffer.hpp"
@@ -38,6 +39,13 @@ class SlotPool {
     return classes_[size_class].memory.data() + classes_[size_class].slot_bytes * slot.value;
   }
 
+  /// Has the memory touched in the background, first slots first: that is the order in which free ones are filled.
+  void touch_early() {
+    std::vector<std::span<std::byte>> spans;
+    for (const Class& c : classes_) spans.push_back(c.memory.all<std::byte>());
+    toucher_ = PageToucher(std::move(spans));
+  }
+
   /// The memory of every class: what a bandwidth measurement may read.
   std::vector<std::span<const std::byte>> memory() const {
     std::vector<std::span<const std::byte>> spans;
@@ -51,6 +59,7 @@ class SlotPool {
     std::uint64_t slot_bytes;
   };
   std::vector<Class> classes_;
+  PageToucher toucher_;  // after the memory: it ends first
 };
 
 }  // namespace coli

@@ -42,13 +42,16 @@ class Trunk {
 
   /// Reads every trunk tensor once, in pieces, straight into its final place: never two copies of a matrix. A tensor that
   /// was not in the page cache before leaves nothing there.
+  /// `lent`: memory that nobody uses meanwhile, to read through; where there is none, some is taken.
   /// Errors: over_budget; io, with file and offset.
   template <class Backend>
-  static Result<Trunk> load(Accountant& accountant, const ModelTensors& tensors, std::span<gguf::ByteSource> sources, Backend& backend) {
+  static Result<Trunk> load(Accountant& accountant, const ModelTensors& tensors, std::span<gguf::ByteSource> sources, Backend& backend,
+                            std::span<std::byte> lent = {}) {
     constexpr Layout kPrepared = Backend::KernelSet::kPreparedLayout;
     COLI_TRY(memory, backend.allocate(accountant, MemoryClass::trunk, bytes(tensors)));
-    COLI_TRY(staging, Buffer::allocate(accountant, MemoryClass::io, Bytes{kStagingBytes}));
-    Loader<Backend> loader{sources, backend, memory.data(), staging.all<std::byte>(), {}, {}};
+    COLI_TRY(own, Buffer::allocate(accountant, MemoryClass::io, Bytes{lent.empty() ? kStagingBytes : 0}));
+    const auto staging = lent.empty() ? own.all<std::byte>() : lent.first(std::min<std::size_t>(lent.size(), kStagingBytes));
+    Loader<Backend> loader{sources, backend, memory.data(), staging, {}, {}};
     for (const gguf::ByteSource& source : sources) source.without_read_ahead();
     visit(tensors, [&](const TensorRef& ref, bool) {
       gguf::ByteSource& source = sources[ref.info->file];
