@@ -45,6 +45,13 @@ coli::Result<void> measure_into(coli::Machine& machine, const coli::gguf::ModelF
   return {};
 }
 
+/// The profile for graphics cards as far as plans go, whether it is in this build and runs here or not.
+coli::Result<coli::PlannedProfile> card_profile() {
+  for (const ProfileEntry* p : profiles())
+    if (p->about->processor == coli::Processor::device) return p->planned();
+  return coli::supposed_card();
+}
+
 coli::Result<void> plan(const PlanOptions& options) {
   COLI_CHECK(check_json_path(options.json));
   COLI_TRY(wishes, options.model.wishes());
@@ -78,9 +85,15 @@ coli::Result<void> plan(const PlanOptions& options) {
 
   COLI_TRY(here, profile->planned());
   std::vector<coli::PlannedProfile> candidates{here};
-  if (wishes.vram && wishes.vram->value != 0) {
+  if (profile->device != nullptr) {
+    COLI_TRY(card, profile->device());
+    machine.device = std::move(card);
+  } else if (wishes.vram && wishes.vram->value != 0) {
     machine.device = coli::DeviceReading{"a supposed card", *wishes.vram, {500e9, "default, not measured: 500 GB/s"}, {12e9, "default, not measured: 12 GB/s"}, "--vram"};
-    if (here.processor == coli::Processor::host && options.model.profile == "auto") candidates.insert(candidates.begin(), coli::supposed_card());
+    if (options.model.profile == "auto") {
+      COLI_TRY(card, card_profile());
+      candidates.insert(candidates.begin(), std::move(card));
+    }
   }
   const coli::PlanOutcome outcome = coli::choose_plan(needs, candidates, machine, wishes, curve);
   Json out = outcome.plan ? coli::plan_json(*outcome.plan) : coli::refusal_json(*outcome.refusal);
@@ -116,14 +129,17 @@ coli::Result<void> doctor(const DoctorOptions& options) {
       checks.push_back({"instructions", why_not.empty() ? coli::CheckVerdict::pass : coli::CheckVerdict::warn, why_not.empty() ? p->isa() : why_not, why_not.empty() ? "" : "auto takes the profile scalar"});
     }
   for (coli::Check& check : coli::probe_machine(machine)) checks.push_back(std::move(check));
-  const auto driver = coli::nvidia_driver();
-  checks.push_back({"graphics card", coli::CheckVerdict::pass, driver ? *driver : "no NVIDIA driver is loaded: the profile cuda has nothing to run on"});
+  for (coli::Check& check : coli::probe_cards(coli::read_cards())) checks.push_back(std::move(check));
 
   coli::PlanWishes wishes;
   COLI_TRY(limit, size_option(options.memory, "--memory"));
   wishes.memory = limit;
   if (!profile) {
     checks.push_back({"profile", coli::CheckVerdict::fail, profile.error().line(), "colidrv profiles lists them", profile.error().code});
+  } else if (machine && (*profile)->device != nullptr) {
+    auto card = (*profile)->device();
+    if (card) machine->device = *std::move(card);
+    else checks.push_back({"device", coli::CheckVerdict::fail, card.error().line(), "", card.error().code});
   } else if (machine && file && !options.no_measure) {
     const auto notes = coli::measure_rates(*machine, *file, 0, (*profile)->measure);
     const auto told = [](const coli::RateReading& r) { return coli::detail::printed("%.2f", r.bytes_per_second / 1e9) + " GB/s (" + r.source + ")"; };

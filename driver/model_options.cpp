@@ -128,6 +128,10 @@ coli::Result<OpenModel> open_model(const ModelOptions& options) {
   OpenModel model{nullptr, profile, options.model.empty() ? "embedded model" : options.model};
   COLI_TRY(machine, machine_for(file));
   const std::string lowered = fit_to_machine(wishes, machine);
+  if (profile->device != nullptr) {
+    COLI_TRY(card, profile->device());
+    machine.device = std::move(card);
+  }
   const auto named = [&](coli::Error error) { return std::move(error).in_file(model.name); };
   const auto needs = coli::model_needs(file, profile->formats);
   if (!needs) return named(needs.error());

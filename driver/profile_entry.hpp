@@ -28,6 +28,7 @@ constexpr ProfileEntry entry_of(std::string (*isa)() = nullptr) {
         COLI_TRY(here, kernels());
         return coli::planned_profile<P>(std::move(here));
       },
+      .device = nullptr,
       .probe = [](const coli::Result<coli::gguf::ModelFile>& file, const coli::Result<coli::Machine>& machine, const coli::PlanWishes& wishes,
                   const coli::ReuseCurve& curve) { return coli::probe<P>(file, machine, kernels(), wishes, curve); },
       .measure = [](coli::Format format, std::uint32_t n_rows, std::uint32_t n_cols, const coli::Buffer& memory, coli::ThreadPool& pool) -> coli::Result<coli::RateReading> {

@@ -25,6 +25,8 @@ struct ProfileEntry {
   std::string (*why_not)();
   coli::Result<std::unique_ptr<Session>> (*open)(coli::gguf::ModelFile file, const coli::EngineOptions& options);
   coli::Result<coli::PlannedProfile> (*planned)();
+  /// The card that a profile of `Processor::device` would run on; null for others. Errors: those of why_not.
+  coli::Result<coli::DeviceReading> (*device)();
   coli::ProbeReport (*probe)(const coli::Result<coli::gguf::ModelFile>& file, const coli::Result<coli::Machine>& machine, const coli::PlanWishes& wishes, const coli::ReuseCurve& curve);
   /// Bytes of such weights a second through its kernels. Errors: those of why_not.
   coli::Result<coli::RateReading> (*measure)(coli::Format format, std::uint32_t n_rows, std::uint32_t n_cols, const coli::Buffer& memory, coli::ThreadPool& pool);

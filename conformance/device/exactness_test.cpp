@@ -35,8 +35,8 @@ Run run(const std::string& file, const EngineOptions& options, HostQueuesOptions
 }
 
 /// What a refusal says would do.
-Bytes least_of(const std::string& file, const EngineOptions& options) {
-  const auto refused = run_with(file, options);
+Bytes least_of(const std::string& file, const EngineOptions& options, HostQueuesOptions queues = {}) {
+  const auto refused = run_with(file, options, queues);
   BOOST_REQUIRE(!refused && refused.error().code == Errc::over_budget);
   const std::string& text = refused.error().message;
   const std::size_t at = text.find("give at least ");
@@ -80,6 +80,16 @@ BOOST_AUTO_TEST_CASE(memory_of_the_device_and_of_the_host_changes_no_bit) {
     }
     BOOST_CHECK_EQUAL(run(file, {.chunk = 4, .vram = least}).hash, all.hash);
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_budget_covers_what_the_device_takes_for_itself) {
+  const EngineOptions options{.chunk = 4, .vram = Bytes{1000}};
+  constexpr std::uint64_t kOwn = 64 << 10;
+  const Bytes least = least_of("tiny_top1.gguf", options), with_own = least_of("tiny_top1.gguf", options, {.own_memory = Bytes{kOwn}});
+  BOOST_CHECK_EQUAL(with_own.value, least.value + kOwn);
+  const Run run_so = run("tiny_top1.gguf", {.chunk = 4, .vram = with_own}, {.own_memory = Bytes{kOwn}});
+  BOOST_CHECK_LE(run_so.tier.held.value, with_own.value);
+  BOOST_CHECK_GT(run_so.tier.held.value, least.value - kOwn);
 }
 
 BOOST_AUTO_TEST_CASE(three_tiers_change_no_bit) {

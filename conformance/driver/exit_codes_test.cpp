@@ -46,6 +46,8 @@ BOOST_AUTO_TEST_CASE(usage_options) {
   for (const char* needs_value : {"-p", "-f", "--tokens", "-n", "--temp", "--seed", "--ctx", "--threads", "--profile", "--stop", "--json"})
     expect_error({"run", kModel, needs_value}, 2, {});
   expect_error({"run", kModel, "-p", "hi", "--json", ""}, 2, {"--json", "file"});
+  expect_error({"run", kModel, "-p", "hi", "--cpu-experts", "many"}, 2, {"--cpu-experts", "auto"});
+  for (const char* n : {"1", "auto"}) expect_error({"run", kModel, "-p", "hi", "--profile", "scalar", "--cpu-experts", n}, 2, {"--cpu-experts", "runs on the CPU"});
   expect_error({"tokenize", kModel, "-p", "hi", "--temp", "1"}, 2, {"--temp"});
   expect_error({"eval", kModel}, 2, {"--golden"});
   expect_error({"eval", "--golden", "x.json"}, 2, {"MODEL"});

@@ -86,7 +86,7 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_one_screen_and_exit_4) {
   const Outcome disk = colidrv({"plan", kHeader, "--disk", "4G"});
   BOOST_TEST(disk.code == 4);
   BOOST_TEST(contains(last_line(disk.err), "--disk: 4.00 GiB is not enough"));
-  expect_error({"plan", kHeader, "--profile", "cuda"}, 3, {"cuda", "not in this build"});
+  expect_error({"plan", kHeader, "--profile", "cuda"}, 3, {"cuda", "not"});
   expect_error({"plan", kHeader, "--ctx", "50000"}, 2, {"--ctx", "40960"});
 }
 
@@ -153,6 +153,15 @@ BOOST_AUTO_TEST_CASE(profiles_lists_all_that_are_known) {
     else for (const char* key : {"needs", "formats", "stores", "margin_floors", "notes", "warnings", "activation_precision"}) BOOST_TEST(profile.contains(key), key);
   }
   for (const char* name : {"cpu", "scalar", "cuda", "grid"}) BOOST_TEST(names.contains(name), name);
+  // A card's profile is never picked silently, and says why it can't be had, in this build or here.
+  const auto cuda = std::find_if(list.begin(), list.end(), [](const Json& profile) { return profile.at("name") == "cuda"; });
+  if (cuda->at("available") == true) return;
+  const std::string why_not = cuda->at("why_not");
+  BOOST_TEST((contains(why_not, "not in this build") || contains(why_not, "libcuda.so.1") || contains(why_not, "cudaGetDeviceCount")), why_not);
+  const Outcome named = colidrv({"run", "--profile", "cuda", "-n", "1"});
+  BOOST_TEST(named.code == 3);
+  BOOST_TEST(std::count(named.err.begin(), named.err.end(), '\n') == 1);
+  BOOST_TEST(contains(named.err, "cuda"));
 }
 
 }  // namespace

@@ -46,14 +46,14 @@ struct ExpertTier<DeviceBackend<D>, ExpertMemory<E, S>> {
   /// How many experts fit beside `bill`'s trunk, keys and values and scratch, which lie on the device. Errors: over_budget, with the arithmetic;
   /// unavailable, for options that a device does not have.
   Result<void> budget(Backend& backend, const Memory& memory, const EngineOptions& options, MemoryBill bill) {
-    bill.base = Bytes{};  // the host's
+    bill.base = options.vram ? backend.device().own_memory() : Bytes{};  // not the host's; what is free is free beside it
     if (options.prefetch != 0) return Error{Errc::unavailable, "device profiles do not guess the next layer's experts; leave it out", "--prefetch"};
     if (memory.has_experts() && memory.layout() != Layout::prepared)
       return Error{Errc::unavailable, "experts are uploaded as the device wants them, a mapped file has them otherwise; choose another store", "--store"};
     const Bytes limit = options.vram.value_or(backend.device().available_memory());
     backend.limit_vram(limit);
     evict_ = options.evict;
-    if (!memory.has_experts()) return {};
+    if (!memory.has_experts()) return backend.vram().charge(MemoryClass::base, bill.base);
     const CacheGeometry& geometry = memory.geometry();
     if (geometry.n_experts() > grid::kMostExperts)
       return Error{Errc::unavailable, std::to_string(geometry.n_experts()) + " experts a layer; device profiles route among at most " + std::to_string(grid::kMostExperts)};
@@ -66,6 +66,7 @@ struct ExpertTier<DeviceBackend<D>, ExpertMemory<E, S>> {
       error.subject = options.vram ? "--vram" : "device memory";
       return error;
     }
+    COLI_CHECK(backend.vram().charge(MemoryClass::base, bill.base));
     COLI_TRY(plan, plan_slots(geometry, *slots));
     plan_ = std::move(plan);
     holds_all_ = plan_.all_resident(geometry);

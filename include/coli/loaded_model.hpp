@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "coli/contracts/backend.hpp"
+#include "coli/contracts/device.hpp"
 #include "coli/core/accountant.hpp"
 #include "coli/core/error.hpp"
 #include "coli/engine_bill.hpp"
@@ -127,8 +128,9 @@ struct LoadedModel {
     COLI_CHECK(check_parked(options));
     evict_ = options.evict;
     chunk = std::clamp(options.chunk.value_or(kDefaultChunk), 1U, wanted);
-    constexpr std::uint32_t kMostOnDevice = 2048;  // rows of a grid: uses of experts, at most 65,535
-    if constexpr (!Backend::kHostMemory) chunk = std::min(chunk, kMostOnDevice);
+    constexpr std::uint32_t kMostOnDevice = 2048;
+    if constexpr (!Backend::kHostMemory)  // uses of experts are rows of a launch
+      chunk = std::min({chunk, kMostOnDevice, LaunchShape::kMostBlocksY / std::max(h.top_k, 1U)});
     return {};
   }
 

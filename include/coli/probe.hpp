@@ -15,6 +15,7 @@
 #include "coli/core/bytes.hpp"
 #include "coli/core/error.hpp"
 #include "coli/gguf/model_file.hpp"
+#include "coli/plan/devices.hpp"
 #include "coli/plan/facilities.hpp"
 #include "coli/plan/machine.hpp"
 #include "coli/plan_needs.hpp"
@@ -83,6 +84,18 @@ inline std::vector<Check> probe_machine(const Result<Machine>& machine, const st
   return checks;
 }
 
+/// The machine's graphics cards: none is no fault.
+inline std::vector<Check> probe_cards(const Result<CardsReading>& cards) {
+  if (!cards) return {{"graphics card", CheckVerdict::pass, "none that the profile cuda could run on: " + cards.error().line()}};
+  std::vector<Check> checks;
+  for (const CardReading& card : cards->cards)
+    checks.push_back({"graphics card", card.why_not.empty() ? CheckVerdict::pass : CheckVerdict::warn,
+                      card.name + ", " + to_text(card.memory) + ", compute capability " + std::to_string(card.major) + "." + std::to_string(card.minor) + (card.why_not.empty() ? "" : ": " + card.why_not),
+                      card.why_not.empty() ? "" : "the profile cuda can't run on it"});
+  if (checks.empty()) checks.push_back({"graphics card", CheckVerdict::pass, "the driver shows none"});
+  return checks;
+}
+
 /// The same for one model under one profile: `kernels_or_why` says why its kernels can't run here. Reads no tensor data.
 template <Profile P>
 ProbeReport probe(const Result<gguf::ModelFile>& file, const Result<Machine>& machine, const Result<typename P::Backend::KernelSet>& kernels, const PlanWishes& wishes = {},
@@ -117,6 +130,7 @@ ProbeReport probe(const Result<gguf::ModelFile>& file, const Result<Machine>& ma
   checks.push_back({"tokenizer", tokenizer ? CheckVerdict::pass : CheckVerdict::warn, tokenizer ? std::to_string((*tokenizer).vocabulary().size()) + " tokens" : tokenizer.error().line(),
                     tokenizer ? "" : "token ids can be given with --tokens"});
   if (!machine || !kernels) return report;
+  if (about_of<P>().processor == Processor::device && !machine->device) return report;  // nothing to plan with
   Machine here = *machine;
   if (!needs->in_memory && file->missing_bytes() == 0) {
     const DirectAlignment direct = direct_reads_of(first.path);

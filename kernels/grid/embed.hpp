@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "coli/core/fixed_name.hpp"
+#include "coli/kernels/grid/decode.hpp"
 #include "coli/kernels/grid/planes.hpp"
 
 namespace coli::grid {
@@ -30,8 +31,8 @@ struct Embed {
       std::byte bytes[F::kBytesPerBlock];
       float values[F::kValuesPerBlock];
       row.gather(t, b, bytes);
-      F::decode(bytes, values);
-      for (std::uint32_t i = 0; i < F::kValuesPerBlock; ++i) t.store(out + std::size_t{t.block().x} * dim + std::size_t{b} * F::kValuesPerBlock + i, values[i]);
+      decode<F>(bytes, values);
+      COLI_ROLLED for (std::uint32_t i = 0; i < F::kValuesPerBlock; ++i) t.store(out + std::size_t{t.block().x} * dim + std::size_t{b} * F::kValuesPerBlock + i, values[i]);
     }
   }
 };

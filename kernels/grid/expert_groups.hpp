@@ -12,6 +12,9 @@
 
 namespace coli::grid {
 
+/// Groups are rows of a launch, two an expert.
+inline constexpr std::uint32_t kMostExperts = LaunchShape::kMostBlocksY / 2;
+
 /// Where an expert's matrices lie on the device; null: not there.
 struct ExpertAddress {
   const std::byte* gate;

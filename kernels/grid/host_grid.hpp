@@ -287,11 +287,12 @@ class HostGrid {
   template <Body B>
   Result<void> launch(const B& body, LaunchShape shape) {
     static_assert(std::is_trivially_copyable_v<B> && std::is_trivially_destructible_v<typename B::Shared>);
+    if (!takes<B>(shape)) return Error{Errc::internal, "is not to be launched as " + to_text(shape), "kernel " + std::string(B::name.view())};
     return launch({&body, &call<B>, sizeof(typename B::Shared), B::name.view()}, shape);
   }
 
  private:
-  static constexpr std::uint32_t kMostThreads = 1024;
+  static constexpr std::uint32_t kMostThreads = LaunchShape::kMostThreads;
 
   template <class B>
   static void call(const void* body, host::BlockRun& run, std::uint32_t thread) {
@@ -302,8 +303,6 @@ class HostGrid {
   Result<void> launch(const host::AnyBody& body, const LaunchShape& shape) {
     const auto broken = [&](std::string what) { return Error{Errc::internal, std::move(what), "kernel " + std::string(body.name)}; };
     const std::uint64_t n_blocks = std::uint64_t{shape.blocks_x} * shape.blocks_y;
-    if (shape.threads == 0 || shape.threads % kWarp != 0 || shape.threads > kMostThreads)
-      return broken("a block of " + std::to_string(shape.threads) + " threads; whole warps of " + std::to_string(kWarp) + ", at most " + std::to_string(kMostThreads));
     if (n_blocks > UINT32_MAX) return broken(std::to_string(n_blocks) + " blocks are too many");
     if (options_.scheduler == Scheduler::threads) run_on_threads(body, shape, static_cast<std::uint32_t>(n_blocks));
     else run_on_fibers(body, shape, static_cast<std::uint32_t>(n_blocks));

@@ -32,6 +32,7 @@ struct HostQueuesOptions {
   Haste haste = Haste::lazy;
   GridOptions grid{};
   unsigned n_threads = 2;
+  Bytes own_memory{};         // see own_memory()
   bool forget_after = false;  // planted: `after` orders nothing
   bool forget_finish = false; // planted: finish of the copies does nothing
 };
@@ -55,6 +56,7 @@ class HostQueues {
   HostQueues& operator=(const HostQueues&) = delete;
 
   Bytes available_memory() const noexcept { return Bytes{kGiB}; }
+  Bytes own_memory() const noexcept { return options_.own_memory; }
   Counts take_counts() noexcept { return std::exchange(counts_, {}); }
 
   Result<std::byte*> allocate(Bytes bytes) {

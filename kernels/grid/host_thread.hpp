@@ -152,6 +152,20 @@ class HostThread {
     });
   }
 
+  template <class V>
+  Scanned<V> scan_block(V value, Line line = __builtin_LINE()) {
+    static_assert(std::is_integral_v<V>, "sums of floats have an order: reduce_block has one");
+    put(run_.deposits[thread_].block[++block_meetings_ % 2], value);
+    run_.meet(thread_, Meeting::block, "scan_block", line);
+    pass_block_barrier();
+    Scanned<V> sum{0, 0};
+    for (std::uint32_t i = 0; i < n_threads(); ++i) {
+      if (i == thread_) sum.before = sum.all;
+      sum.all += get<V>(run_.deposits[i].block[block_meetings_ % 2]);
+    }
+    return sum;
+  }
+
   std::int32_t dot4(std::uint32_t a, std::uint32_t b, std::int32_t sum) const {
     const auto x = std::bit_cast<std::array<std::int8_t, 4>>(a), y = std::bit_cast<std::array<std::int8_t, 4>>(b);
     for (std::size_t i = 0; i < 4; ++i) sum += x[i] * y[i];

@@ -19,6 +19,7 @@
 #include <type_traits>
 
 #include "coli/core/fixed_name.hpp"
+#include "coli/kernels/grid/decode.hpp"
 #include "coli/kernels/grid/planes.hpp"
 #include "coli/kernels/grid/q8.hpp"
 #include "coli/kernels/grid/units.hpp"
@@ -30,6 +31,7 @@ namespace coli::grid {
 struct Use {
   std::uint32_t token;
   std::uint32_t row;
+  friend constexpr bool operator==(const Use&, const Use&) = default;
 };
 
 /// A matrix [n_rows, n_cols] in the launch's format and layout (aligned to 16) and whom it serves: uses
@@ -136,7 +138,7 @@ COLI_DEVICE void accumulate_decoded(T& t, Accumulator<F, kLayout, kRows, kColumn
       std::byte bytes[F::kBytesPerBlock];
       float w[F::kValuesPerBlock];
       a.row[r].gather(t, block, bytes);
-      F::decode(bytes, w);
+      decode<F>(bytes, w);
       for (std::uint32_t c = 0; c < kColumns; ++c) {
         const float* from = x + std::size_t{token[c]} * n_cols + block * F::kValuesPerBlock;
         for (std::uint32_t i = 0; i < F::kValuesPerBlock; ++i) a.sum[r][c] = t.fma(w[i], t.load(from + i), a.sum[r][c]);

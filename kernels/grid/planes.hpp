@@ -122,7 +122,7 @@ class RowView {
     for (std::uint32_t i = 0; i < Planes<F>::kCount; ++i) {
       const Field f = Planes<F>::field(i);
       const std::byte* from = at_[i] + std::size_t{block} * (kParted ? f.bytes : F::kBytesPerBlock);
-      for (std::uint32_t b = 0; b < f.bytes; ++b) bytes[f.offset + b] = t.stream(from + b);
+      COLI_ROLLED for (std::uint32_t b = 0; b < f.bytes; ++b) bytes[f.offset + b] = t.stream(from + b);
     }
   }
 

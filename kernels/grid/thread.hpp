@@ -28,6 +28,10 @@
 #ifndef COLI_DEVICE
 #define COLI_DEVICE inline
 #endif
+/// Before a loop that must stay one: unrolled, an array that it walks would be torn into more registers than there are.
+#ifndef COLI_ROLLED
+#define COLI_ROLLED
+#endif
 
 namespace coli::grid {
 
@@ -63,6 +67,12 @@ COLI_DEVICE void unroll(Fn&& fn) {
   [&]<std::uint32_t... i>(std::integer_sequence<std::uint32_t, i...>) { (fn(std::integral_constant<std::uint32_t, i>{}), ...); }(std::make_integer_sequence<std::uint32_t, n>{});
 }
 
+/// What scan_block finds: the sum of all threads before this one, and of all.
+template <class V>
+struct Scanned {
+  V before, all;
+};
+
 struct Plus {
   template <class V>
   COLI_DEVICE V operator()(V a, V b) const { return a + b; }
@@ -97,13 +107,14 @@ concept ReachesMemory = requires(T t, const float* from, float* to, const Bytes1
 
 /// All threads of the block, or all lanes of the warp, must come to the same call.
 template <class T>
-concept Meets = requires(T t, float v) {
+concept Meets = requires(T t, float v, std::uint32_t n) {
   { t.sync_block() } -> std::same_as<void>;
   { t.sync_warp() } -> std::same_as<void>;
   { t.shuffle(v, 0u) } -> std::same_as<float>;               // the value of that lane
   { t.shuffle_xor(v, 1u) } -> std::same_as<float>;           // the value of lane() ^ mask
   { t.reduce_warp(v, Plus{}) } -> std::same_as<float>;       // to all lanes; tree: lane ^ 1, ^ 2, ^ 4, ^ 8, ^ 16
   { t.reduce_block(v, Plus{}) } -> std::same_as<float>;      // to all threads; reduce_warp, then warps ascending; a barrier
+  { t.scan_block(n) } -> std::same_as<Scanned<std::uint32_t>>;  // sums of whole numbers over threads ascending; a barrier
 };
 
 /// What hardware does better than C++ says. All exact or correctly rounded: the same bits everywhere.
@@ -123,9 +134,23 @@ template <class T>
 consteval bool require_thread() {
   static_assert(KnowsItsPlace<T>, "Thread: add  Index2 block() const  and  uint32_t thread(), n_threads(), warp(), lane() const");
   static_assert(ReachesMemory<T>, "Thread: add  load(p), stream(p), store(p, v), load(array, i), store(array, i, v), load_async(array, i, p), wait_async()");
-  static_assert(Meets<T>, "Thread: add  sync_block(), sync_warp(), shuffle(v, lane), shuffle_xor(v, mask), reduce_warp(v, op), reduce_block(v, op)");
+  static_assert(Meets<T>, "Thread: add  sync_block(), sync_warp(), shuffle(v, lane), shuffle_xor(v, mask), reduce_warp(v, op), reduce_block(v, op), scan_block(n)");
   static_assert(Computes<T>, "Thread: add  dot4(a, b, sum), f16_to_f32(h), f32_to_f16(x), fma(a, b, c), sqrt(x)");
   return true;
+}
+
+/// Threads of a body's blocks where it fixes them (`static constexpr std::uint32_t kThreads`), as one must that reduces or
+/// scans over its block: hosts then know the size when they compile. 0: its shape says, at most 256.
+template <class B>
+constexpr std::uint32_t threads_of() {
+  if constexpr (requires { B::kThreads; }) return B::kThreads;
+  else return 0;
+}
+inline constexpr std::uint32_t kMostThreadsUnsaid = 256;
+/// May the body be launched so?
+template <class B>
+constexpr bool takes(const LaunchShape& shape) {
+  return shape.is_possible() && (threads_of<B>() != 0 ? shape.threads == threads_of<B>() : shape.threads <= kMostThreadsUnsaid);
 }
 
 /// A body says its name (for errors) and what a block shares; the call is a template that no concept can name.

@@ -108,6 +108,7 @@ inline constexpr std::uint64_t kBadLogit = ~std::uint64_t{0};
 
 struct Argmax {
   static constexpr FixedName name{"argmax"};
+  static constexpr std::uint32_t kThreads = 256;
   using Shared = NoShared;
 
   const float* logits;         // null in the second launch
@@ -117,8 +118,8 @@ struct Argmax {
 
   static constexpr std::uint32_t kPerBlock = 4096;
   static constexpr std::uint32_t blocks(std::uint32_t n_logits) { return (n_logits + kPerBlock - 1) / kPerBlock; }
-  static constexpr LaunchShape first(std::uint32_t n_logits) { return {blocks(n_logits), 1, 256}; }
-  static constexpr LaunchShape second() { return {1, 1, 64}; }
+  static constexpr LaunchShape first(std::uint32_t n_logits) { return {blocks(n_logits), 1, kThreads}; }
+  static constexpr LaunchShape second() { return {1, 1, kThreads}; }
 
   template <Thread T>
   COLI_DEVICE void operator()(T& t, Shared&) const {

@@ -40,6 +40,7 @@
 #include "coli/kernels/grid/rope.hpp"
 #include "coli/kernels/grid/swiglu.hpp"
 #include "coli/kernels/grid/top_k.hpp"
+#include "coli/kernels/grid/tuning.hpp"
 #include "coli/moe/expert_ffn.hpp"
 #include "coli/moe/routing.hpp"
 
@@ -104,6 +105,7 @@ class DeviceBackend {
   }
 
   Bytes scratch_bytes(const BackendShape& shape) const { return Bytes{DeviceScratch::bytes(shape)}; }
+  static Bytes scratch_bytes(const KernelSet&, unsigned, const BackendShape& shape) { return Bytes{DeviceScratch::bytes(shape)}; }
   Result<void> reserve(Accountant&, const BackendShape& shape) {
     COLI_TRY(memory, device_buffer(device(), *vram_, MemoryClass::scratch, scratch_bytes(shape)));
     memory_ = std::move(memory);
@@ -192,9 +194,8 @@ class DeviceBackend {
   /// The residual stream's norms leave their 8 bits too: products with block formats follow.
   void rmsnorm(const float* x, std::uint32_t n, std::uint32_t dim, const float* weight, float epsilon, float* out) {
     const bool quantise = out != x && dim % grid::kQ8Group == 0 && dim <= at_.shape.widest && n <= at_.shape.max_tokens;
-    grid::RmsNorm body{x, weight, out, dim, epsilon, quantise ? q8(n, dim) : grid::Q8Rows{}};
     if (quantise) quantised_from_ = out, quantised_rows_ = n;
-    device().launch(body, body.shape(n, dim));
+    grid::rmsnorm(x, weight, out, dim, epsilon, quantise ? q8(n, dim) : grid::Q8Rows{}, [&](const auto& body) { device().launch(body, body.shape(n)); });
   }
   void rope(float* heads, std::uint32_t n, std::uint32_t n_heads, std::uint32_t head_dim, const float* table) {
     const grid::Rope body{heads, table, n_heads, head_dim};
@@ -359,8 +360,8 @@ class DeviceBackend {
       if constexpr (grid::reads_q8<F>) vectors = q8;
       else vectors = x;
       const auto launch = [&](const auto& body) { device().launch(body, body.shape(most_rows, n_groups)); };
-      if (single) launch(SingleMatmul<F>{groups, uses, vectors, n_cols});
-      else launch(BatchMatmul<F>{groups, uses, vectors, n_cols});
+      if (single) launch(grid::SingleMatmul<F>{groups, uses, vectors, n_cols});
+      else launch(grid::BatchMatmul<F>{groups, uses, vectors, n_cols});
     });
   }
 

@@ -26,13 +26,6 @@ Result<Buffer> device_buffer(D& device, Accountant& accountant, MemoryClass what
   return buffer;
 }
 
-/// How products are tuned: rows and vectors a warp, units in flight. Bits don't depend on them.
-/// Not measured yet: chosen by registers (ptxas: no spills) and bytes in flight; the device check reports what they reach.
-template <class F>
-using SingleMatmul = grid::Matmul<F, Layout::prepared, 1, 1, 2>;
-template <class F>
-using BatchMatmul = grid::Matmul<F, Layout::prepared, 1, 4, 1>;
-
 /// Views into the backend's own memory.
 struct DeviceScratch {
   BackendShape shape{};

@@ -9,6 +9,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "coli/contracts/names_itself.hpp"
 #include "coli/core/bytes.hpp"
@@ -21,7 +22,17 @@ struct LaunchShape {
   std::uint32_t blocks_x = 1;
   std::uint32_t blocks_y = 1;
   std::uint32_t threads = 32;
+
+  static constexpr std::uint32_t kMostBlocksX = 0x7FFF'FFFF, kMostBlocksY = 65535, kMostThreads = 1024;
+  /// What every device since 2010 takes; hosts of bodies refuse the rest alike.
+  constexpr bool is_possible() const {
+    return blocks_x >= 1 && blocks_x <= kMostBlocksX && blocks_y >= 1 && blocks_y <= kMostBlocksY && threads >= 32 && threads <= kMostThreads && threads % 32 == 0;
+  }
+  friend constexpr bool operator==(const LaunchShape&, const LaunchShape&) = default;
 };
+inline std::string to_text(const LaunchShape& shape) {
+  return std::to_string(shape.blocks_x) + " x " + std::to_string(shape.blocks_y) + " blocks of " + std::to_string(shape.threads) + " threads";
+}
 
 /// Work of one queue runs in order; queues run beside each other but for `after`. Bodies run on `compute`.
 enum class Queue : std::uint8_t { compute, copies };
@@ -33,6 +44,7 @@ concept OwnsDeviceMemory = requires(D d, std::byte* device, Bytes bytes) {
   { d.allocate(bytes) } -> std::same_as<Result<std::byte*>>;  // aligned to 256
   { d.free(device) } noexcept -> std::same_as<void>;          // nothing under way may use it
   { d.available_memory() } -> std::same_as<Bytes>;            // that one may count on now
+  { d.own_memory() } -> std::same_as<Bytes>;                  // that it takes besides what is allocated: a budget covers it
 };
 template <class D>
 concept MovesBytes = requires(D d, std::byte* to, const std::byte* from, std::size_t n, Queue queue) {
@@ -63,7 +75,7 @@ concept Device = NamesItself<D> && OwnsDeviceMemory<D> && MovesBytes<D> && Order
 template <class D>
 consteval bool require_device() {
   static_assert(NamesItself<D>, "Device: add  static constexpr FixedName name{\"...\"}");
-  static_assert(OwnsDeviceMemory<D>, "Device: add  Result<std::byte*> allocate(Bytes),  void free(std::byte*) noexcept  and  Bytes available_memory()");
+  static_assert(OwnsDeviceMemory<D>, "Device: add  Result<std::byte*> allocate(Bytes),  void free(std::byte*) noexcept,  Bytes available_memory()  and  Bytes own_memory()");
   static_assert(MovesBytes<D>, "Device: add  upload, download, clear, pin, unpin;  contracts/device.hpp lists their arguments");
   static_assert(OrdersQueues<D>, "Device: add  void after(Queue later, Queue earlier)  and  Result<void> finish(Queue)");
   static_assert(ReplaysSequences<D>, "Device: add  a move-only type Sequence,  void begin_capture(),  Result<Sequence> end_capture(),  void replay(Sequence&)");

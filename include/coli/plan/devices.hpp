@@ -44,11 +44,11 @@ struct CudaDriverCalls {
   int (*total_memory)(std::size_t*, int) = nullptr;
 };
 
-inline constexpr int kLeastCudaDriver = 12000;   // that the device code of this version is built for
+inline constexpr int kLeastCudaDriver = 12000;   // that device code is built for; a newer toolkit's runtime wants its own
 inline constexpr int kLeastCapability = 8;       // Ampere: asynchronous copies into shared memory
 
 /// Errors: unavailable, with what the driver said; cards that can't be used are no error, they say why.
-inline Result<CardsReading> read_cards(const CudaDriverCalls& calls, const std::string& source) {
+inline Result<CardsReading> read_cards(const CudaDriverCalls& calls, const std::string& source, int least_driver = kLeastCudaDriver) {
   const auto refuse = [&](const std::string& call, int code) { return Error{Errc::unavailable, call + " failed with " + std::to_string(code), source}; };
   CardsReading reading;
   reading.source = source;
@@ -71,15 +71,26 @@ inline Result<CardsReading> read_cards(const CudaDriverCalls& calls, const std::
     card.memory = Bytes{bytes};
     const auto dotted = [](int a, int b) { return std::to_string(a) + "." + std::to_string(b); };
     if (card.major < kLeastCapability) card.why_not = "compute capability " + dotted(card.major, card.minor) + "; " + dotted(kLeastCapability, 0) + " is the least";
-    if (reading.driver < kLeastCudaDriver)
-      card.why_not = "the driver knows CUDA up to " + dotted(reading.driver / 1000, reading.driver % 1000 / 10) + "; " + dotted(kLeastCudaDriver / 1000, 0) + " is the least";
+    if (reading.driver < least_driver)
+      card.why_not = "the driver knows CUDA up to " + dotted(reading.driver / 1000, reading.driver % 1000 / 10) + "; " + dotted(least_driver / 1000, least_driver % 1000 / 10) + " is the least";
     reading.cards.push_back(std::move(card));
   }
   return reading;
 }
 
+/// The first card that the cuda profile can run on. Errors: unavailable, with what each card lacks.
+inline Result<std::size_t> usable_card(const CardsReading& reading) {
+  std::string why;
+  for (std::size_t i = 0; i < reading.cards.size(); ++i) {
+    const CardReading& card = reading.cards[i];
+    if (card.why_not.empty()) return i;
+    why += (i == 0 ? "" : "; ") + card.name + ": " + card.why_not;
+  }
+  return Error{Errc::unavailable, why.empty() ? "the driver shows no card" : why, reading.source};
+}
+
 /// The cards of this machine. Errors: unavailable, where there is no driver (no card, or a container that hides it).
-inline Result<CardsReading> read_cards() {
+inline Result<CardsReading> read_cards(int least_driver = kLeastCudaDriver) {
   const std::string library = "libcuda.so.1";
   void* const driver = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed: it does not like to be
   if (driver == nullptr) return Error{Errc::unavailable, "there is no NVIDIA driver here", library};
@@ -97,7 +108,7 @@ inline Result<CardsReading> read_cards() {
   find(calls.attribute, "cuDeviceGetAttribute");
   find(calls.total_memory, "cuDeviceTotalMem_v2");
   if (!whole) return Error{Errc::unavailable, "lacks a call that every driver of CUDA 11 and later has", library};
-  return read_cards(calls, library);
+  return read_cards(calls, library, least_driver);
 }
 
 }  // namespace coli

@@ -38,13 +38,6 @@ inline std::optional<std::string> huge_pages(const std::string& root = "") {
   return text.substr(open + 1, close - open - 1);
 }
 
-/// The version line of NVIDIA's kernel driver; nothing where it isn't loaded.
-inline std::optional<std::string> nvidia_driver(const std::string& root = "") {
-  std::string text;
-  if (read_small_file(root + "/proc/driver/nvidia/version", text) != FileState::read || text.empty()) return std::nullopt;
-  return text.substr(0, text.find('\n'));
-}
-
 /// What /proc/cpuinfo says of the first processor: its name and the features that the system lets programs use.
 struct CpuIdentity {
   std::string model = "unknown processor";
