@@ -30,6 +30,11 @@ void ModelOptions::add_to(CLI::App& command, bool model_required) {
   std::vector<std::string> names(coli::ParkedOptions::kNames.begin(), coli::ParkedOptions::kNames.end());
   command.add_option("--parked", parked, "slower ways to the same bits, to be measured again: small-pages, plain-slots, split-experts")->delimiter(',')->check(CLI::IsMember(names));
   command.add_flag("--unbounded", unbounded, "with --store mmap: pages of the mapping are not counted against --memory");
+  command.add_option("--cpu-experts", cpu_experts, "with a device profile: of each layer's experts, how many the CPU computes, or auto, by rates measured first; bits depend on it")
+      ->check([](const std::string& text) {
+        const bool is_number = !text.empty() && text.size() <= 4 && text.find_first_not_of("0123456789") == std::string::npos;
+        return is_number || text == "auto" ? std::string() : "expected a number or auto";
+      });
   command.add_flag("--quiet", quiet, "no notes and no summary on standard error");
 }
 
@@ -74,6 +79,11 @@ coli::Result<coli::PlanWishes> ModelOptions::wishes() const {
   return wishes;
 }
 
+std::optional<std::uint32_t> ModelOptions::cpu_experts_wanted() const {
+  if (!cpu_experts || *cpu_experts == "auto") return std::nullopt;
+  return static_cast<std::uint32_t>(std::stoul(*cpu_experts));
+}
+
 coli::Result<coli::gguf::ModelFile> open_file(const std::string& path) {
   if (!path.empty()) return coli::gguf::ModelFile::open(path);
   const std::span<const std::byte> embedded{coli_embedded_model_begin, coli_embedded_model_end};
@@ -110,6 +120,7 @@ coli::EngineOptions engine_options(const ModelOptions& options, const coli::Plan
   engine.prefetch = options.prefetch;
   engine.evict = options.evict.value_or("");
   engine.vram = wishes.vram;
+  engine.cpu_experts = options.cpu_experts_wanted().value_or(0);
   engine.store.kind = plan.store;
   engine.store.depth = options.io_depth.value_or(0);
   for (const std::string& name : options.parked) (void)engine.parked.choose(name);
@@ -143,10 +154,19 @@ coli::Result<OpenModel> open_model(const ModelOptions& options) {
 
   const bool show_progress = !options.quiet && ::isatty(STDERR_FILENO) != 0;
   if (show_progress) std::fprintf(stderr, "loading %s ...", model.name.c_str());
-  auto session = profile->open(std::move(file), engine_options(options, wishes, *outcome.plan));
+  coli::EngineOptions engine = engine_options(options, wishes, *outcome.plan);
+  if (options.cpu_experts) engine.memory = outcome.plan->limit.bytes;  // its scratch is not in the plan
+  if (options.cpu_experts && !options.cpu_experts_wanted()) {
+    if (profile->split == nullptr) return coli::Error{coli::Errc::usage, "belongs to device profiles; " + std::string(profile->name) + " runs on the CPU", "--cpu-experts"};
+    COLI_TRY(rates, profile->split(file, machine, engine.threads));
+    engine.split = rates;
+  }
+  auto session = profile->open(std::move(file), engine);
   if (show_progress) std::fputs("\r\033[K", stderr);
   if (!session) return std::move(session).error();
   model.session = std::move(*session);
+  if (const std::uint32_t n = model.session->stats(false).device.cpu_experts; n != 0 && !options.quiet)
+    std::fprintf(stderr, "note: the CPU computes %u of %u experts of each layer; --cpu-experts %u asks for the same again\n", n, model.session->hyperparams().n_experts, n);
   if (!options.quiet)
     for (const std::string& note : model.session->notes()) std::fprintf(stderr, "note: %s\n", note.c_str());
   return model;

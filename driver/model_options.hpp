@@ -22,6 +22,7 @@ struct ModelOptions {
   std::optional<std::uint32_t> chunk;
   std::optional<std::string> memory;
   std::optional<std::string> vram;
+  std::optional<std::string> cpu_experts;
   std::string store = "auto";
   std::optional<std::string> evict;  // otherwise the profile's own
   std::uint32_t prefetch = 0;
@@ -34,6 +35,7 @@ struct ModelOptions {
   /// Those that a plan has a say in, also for commands without an engine.
   void add_wishes_to(CLI::App& command);
   coli::Result<coli::PlanWishes> wishes() const;  // errors: usage
+  std::optional<std::uint32_t> cpu_experts_wanted() const;  // none: not said, or auto
 };
 
 /// A size of an option, as people write it. Errors: usage, naming the option.

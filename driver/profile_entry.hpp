@@ -8,6 +8,19 @@
 
 namespace colidrv {
 
+/// See ProfileEntry::split.
+template <coli::Profile P, coli::Result<typename P::Backend::KernelSet> (*kernels)()>
+constexpr auto split_of() -> decltype(ProfileEntry::split) {
+  if constexpr (requires(typename P::Backend::KernelSet k) { k.placement; }) {
+    return [](const coli::gguf::ModelFile& file, const coli::Machine& machine, unsigned threads) -> coli::Result<coli::SplitRates> {
+      COLI_TRY(here, kernels());
+      return coli::measure_split(here, file, machine, threads);
+    };
+  } else {
+    return nullptr;
+  }
+}
+
 /// `kernels()` gives the kernels that run here, or says why none do; `isa` see ProfileEntry.
 template <coli::Profile P, coli::Result<typename P::Backend::KernelSet> (*kernels)()>
 constexpr ProfileEntry entry_of(std::string (*isa)() = nullptr) {
@@ -29,6 +42,7 @@ constexpr ProfileEntry entry_of(std::string (*isa)() = nullptr) {
         return coli::planned_profile<P>(std::move(here));
       },
       .device = nullptr,
+      .split = split_of<P, kernels>(),
       .probe = [](const coli::Result<coli::gguf::ModelFile>& file, const coli::Result<coli::Machine>& machine, const coli::PlanWishes& wishes,
                   const coli::ReuseCurve& curve) { return coli::probe<P>(file, machine, kernels(), wishes, curve); },
       .measure = [](coli::Format format, std::uint32_t n_rows, std::uint32_t n_cols, const coli::Buffer& memory, coli::ThreadPool& pool) -> coli::Result<coli::RateReading> {

@@ -27,6 +27,8 @@ struct ProfileEntry {
   coli::Result<coli::PlannedProfile> (*planned)();
   /// The card that a profile of `Processor::device` would run on; null for others. Errors: those of why_not.
   coli::Result<coli::DeviceReading> (*device)();
+  /// What the split between a device and the CPU rests on, measured (about two seconds); null where there is nothing to split.
+  coli::Result<coli::SplitRates> (*split)(const coli::gguf::ModelFile& file, const coli::Machine& machine, unsigned threads);
   coli::ProbeReport (*probe)(const coli::Result<coli::gguf::ModelFile>& file, const coli::Result<coli::Machine>& machine, const coli::PlanWishes& wishes, const coli::ReuseCurve& curve);
   /// Bytes of such weights a second through its kernels. Errors: those of why_not.
   coli::Result<coli::RateReading> (*measure)(coli::Format format, std::uint32_t n_rows, std::uint32_t n_cols, const coli::Buffer& memory, coli::ThreadPool& pool);

@@ -21,7 +21,11 @@ using grid::HostQueuesOptions;
 /// Keys and values F32, so that what differs from the oracle is the activations' 8 bits alone.
 using device = profile<"device", DeviceBackend<HostQueues>, all_formats, Lru, KvFormat::f32>;
 
-inline DeviceKernels<HostQueues> on_queues(HostQueuesOptions options = {}) { return {std::make_shared<HostQueues>(options)}; }
+inline DeviceKernels<HostQueues> on_queues(HostQueuesOptions options = {}) {
+  DeviceKernels<HostQueues> kernels{std::make_shared<HostQueues>(options)};
+  kernels.host = ScalarKernels{};
+  return kernels;
+}
 
 }  // namespace coli::conformance
 

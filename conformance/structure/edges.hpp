@@ -25,7 +25,7 @@ inline constexpr std::array kEdgeRules{
     EdgeRule{"include/coli/gguf/", "coli/core/"},
     EdgeRule{"include/coli/quant/", "coli/core/ coli/contracts/quant_format.hpp coli/contracts/names_itself.hpp"},
     EdgeRule{"include/coli/text/", "coli/core/ coli/gguf/"},
-    EdgeRule{"include/coli/backend/", "coli/core/ coli/contracts/ coli/quant/ coli/moe/ coli/kernels/"},
+    EdgeRule{"include/coli/backend/", "coli/core/ coli/contracts/ coli/quant/ coli/moe/ coli/kernels/ coli/plan/hybrid_split.hpp"},
     EdgeRule{"include/coli/model/", "coli/core/ coli/contracts/ coli/quant/ coli/gguf/"},
     EdgeRule{"include/coli/moe/", "coli/core/ coli/contracts/ coli/quant/"},
     EdgeRule{"include/coli/store/",

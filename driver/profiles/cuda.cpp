@@ -11,12 +11,13 @@
 #include "coli/kernels/cuda/device.hpp"
 #include "coli/plan/devices.hpp"
 #include "coli/profiles.hpp"
+#include "driver/isa/select.hpp"
 #include "driver/profile_entry.hpp"
 
 namespace colidrv {
 namespace {
 
-using Kernels = coli::DeviceKernels<coli::cuda::CudaDevice>;
+using Kernels = coli::DeviceKernels<coli::cuda::CudaDevice, coli::SimdKernels>;
 
 struct AboutCuda {
   static constexpr std::array warnings{std::string_view("not proven on hardware: compiled, and tested on the emulator (profile grid); conformance/device_check is the proof")};
@@ -30,7 +31,7 @@ struct AboutCuda {
 };
 
 /// What profiles::grid is on the emulator.
-using cuda = coli::profile<"cuda", coli::DeviceBackend<coli::cuda::CudaDevice>, coli::all_formats, coli::profiles::StreamingEviction, coli::KvFormat::f16, AboutCuda>;
+using cuda = coli::profile<"cuda", coli::DeviceBackend<coli::cuda::CudaDevice, coli::SimdKernels>, coli::all_formats, coli::profiles::StreamingEviction, coli::KvFormat::f16, AboutCuda>;
 
 /// The first card that this build's code and runtime run on; the driver is asked, nothing is opened.
 coli::Result<int> card() {
@@ -49,7 +50,9 @@ coli::Result<Kernels> kernels() {
   COLI_TRY(ordinal, card());
   COLI_TRY(device, coli::cuda::CudaDevice::open(ordinal));
   const std::string isa = device->isa();
-  return Kernels{std::move(device), isa};
+  Kernels here{std::move(device), isa};
+  if (const auto table = select_isa()) here.host = coli::SimdKernels(**table);  // who asks for --cpu-experts without is told
+  return here;
 }
 
 /// Its rates are reckoned, or defaults: `plan` says so.

@@ -8,7 +8,9 @@ namespace colidrv {
 namespace {
 
 coli::Result<coli::DeviceKernels<coli::grid::HostQueues>> kernels() {
-  return coli::DeviceKernels<coli::grid::HostQueues>{std::make_shared<coli::grid::HostQueues>(coli::grid::HostQueuesOptions{})};
+  coli::DeviceKernels<coli::grid::HostQueues> here{std::make_shared<coli::grid::HostQueues>(coli::grid::HostQueuesOptions{})};
+  here.host = coli::ScalarKernels{};
+  return here;
 }
 
 }  // namespace

@@ -29,10 +29,10 @@
 
 namespace coli {
 
-template <Device D, EvictionPolicy E, ExpertStore S>
-struct ExpertTier<DeviceBackend<D>, ExpertMemory<E, S>> {
+template <Device D, CpuKernels Host, EvictionPolicy E, ExpertStore S>
+struct ExpertTier<DeviceBackend<D, Host>, ExpertMemory<E, S>> {
  public:
-  using Backend = DeviceBackend<D>;
+  using Backend = DeviceBackend<D, Host>;
   using Memory = ExpertMemory<E, S>;
   using Address = grid::ExpertAddress;
 
@@ -68,8 +68,14 @@ struct ExpertTier<DeviceBackend<D>, ExpertMemory<E, S>> {
     }
     COLI_CHECK(backend.vram().charge(MemoryClass::base, bill.base));
     COLI_TRY(plan, plan_slots(geometry, *slots));
+    COLI_CHECK(place(backend, geometry, plan, options));
+    if (const Placement& placed = backend.kernels().placement; placed.on_cpu != 0) {  // the CPU's need no slots here
+      const Bytes needed{geometry.all_bytes().value / geometry.n_experts() * (geometry.n_experts() - placed.on_cpu)};
+      COLI_TRY(fewer, plan_slots(geometry, std::clamp(needed, bill.least_slots, *slots)));
+      plan = std::move(fewer);
+    }
     plan_ = std::move(plan);
-    holds_all_ = plan_.all_resident(geometry);
+    holds_all_ = plan_.all_resident(geometry) && backend.kernels().placement.on_cpu == 0;
     backend.experts_are_resident(holds_all_);
     return {};
   }
@@ -116,10 +122,21 @@ struct ExpertTier<DeviceBackend<D>, ExpertMemory<E, S>> {
     return std::min<std::size_t>(core_->next_wave(layer, rest), cache_->max_group(layer));
   }
 
+  /// How many of `rest`, put in front, the host's cache can lease beside `n_leased` of the same layer. 0: none now.
+  std::size_t next_host_wave(LayerId layer, std::span<ExpertId> rest, std::size_t n_leased) const {
+    const std::size_t most = cache_->max_group(layer);
+    return most <= n_leased ? 0 : std::min(cache_->next_wave(layer, rest), most - n_leased);
+  }
+  auto lease_on_host(LayerId layer, std::span<const ExpertId> experts, const std::atomic<bool>* cancel) {
+    n_on_cpu_ += experts.size();
+    return cache_->acquire(layer, experts, cancel);
+  }
+
   /// Calls run(addresses) for those that are there, at once, and again for the others when they have been put on their
-  /// way; `addresses` [n_experts] on the device are null but for these. Errors: io, interrupted, internal.
-  template <class Run>
-  Result<void> bring(Backend& backend, LayerId layer, std::span<const ExpertId> experts, const std::atomic<bool>* cancel, Run&& run) {
+  /// way; `addresses` [n_experts] on the device are null but for these. Calls meanwhile(n) while copies are under way, n the
+  /// experts that the host's cache has leased for them. Errors: io, interrupted, internal, and those of `meanwhile`.
+  template <class Run, class Meanwhile>
+  Result<void> bring(Backend& backend, LayerId layer, std::span<const ExpertId> experts, const std::atomic<bool>* cancel, Run&& run, Meanwhile&& meanwhile) {
     COLI_CHECK(backend.finish());  // the device is past all that used the slots leased before, and past both rows
     end_lease();
     grants_.resize(experts.size());
@@ -132,7 +149,7 @@ struct ExpertTier<DeviceBackend<D>, ExpertMemory<E, S>> {
       else missing_.push_back(experts[i]);
     }
     if (missing_.size() < experts.size()) run(send_row(0));
-    if (missing_.empty()) return {};
+    if (missing_.empty()) return meanwhile(0);
     const auto slot_of = [&](ExpertId expert) { return *core_->slot_of({layer, expert}); };
     if (auto done = upload(layer, missing_, cancel, slot_of); !done) {
       for (const ExpertId expert : missing_) core_->abandon(layer, slot_of(expert));
@@ -142,16 +159,17 @@ struct ExpertTier<DeviceBackend<D>, ExpertMemory<E, S>> {
     const Address* const addresses = send_row(1);
     device_->after(Queue::compute, Queue::copies);
     run(addresses);
+    auto beside = meanwhile(missing_.size());
     if (auto done = device_->finish(Queue::copies); !done) {
       for (const ExpertId expert : missing_) core_->abandon(layer, slot_of(expert));
       return done;
     }
     lease_.reset();  // the host's slots are read
-    return {};
+    return beside;
   }
 
   DeviceTierStats stats(Backend& backend) const {
-    DeviceTierStats stats{plan_.total(), 0, 0, uploaded_bytes_, backend.vram().total()};
+    DeviceTierStats stats{plan_.total(), 0, 0, uploaded_bytes_, backend.kernels().placement.on_cpu, n_on_cpu_, backend.vram().total()};
     if (core_)
       for (const LayerStats& l : core_->layer_stats()) stats.hits += l.hits, stats.misses += l.misses;
     return stats;
@@ -159,6 +177,22 @@ struct ExpertTier<DeviceBackend<D>, ExpertMemory<E, S>> {
 
  private:
   using HostCache = typename Memory::Cache;
+
+  /// Decides once who computes which experts. Errors: usage, unavailable.
+  static Result<void> place(Backend& backend, const CacheGeometry& geometry, const SlotPlan& plan, const EngineOptions& options) {
+    const std::uint32_t n = geometry.n_experts();
+    Placement placement{n, options.cpu_experts};
+    if (options.split) {
+      std::uint64_t all = 0, bytes = 0;
+      for (std::uint32_t c = 0; c < geometry.classes().size(); ++c) all += geometry.experts_in_class(c), bytes += geometry.experts_in_class(c) * geometry.classes()[c].slot_bytes;
+      placement = place_experts(n, static_cast<std::uint32_t>(n * plan.total() / std::max<std::uint64_t>(all, 1)), Bytes{bytes / std::max<std::uint64_t>(all, 1)}, *options.split);
+    }
+    if (placement.on_cpu == 0) return {};
+    if (placement.on_cpu > n) return Error{Errc::usage, std::to_string(placement.on_cpu) + " of " + std::to_string(n) + " experts", "--cpu-experts"};
+    if (!backend.kernels().host) return Error{Errc::unavailable, "no kernels of the CPU run here", "--cpu-experts"};
+    backend.place_experts(placement);
+    return {};
+  }
 
   std::byte* slot_at(LayerId layer, SlotId slot) const noexcept {
     const std::uint32_t c = geometry_->class_of(layer);
@@ -250,7 +284,7 @@ struct ExpertTier<DeviceBackend<D>, ExpertMemory<E, S>> {
   std::optional<LayerId> leased_;  // grants_ are pinned
   std::vector<ExpertId> missing_;
   std::optional<typename HostCache::Lease> lease_;  // of the host's slots that uploads read
-  std::uint64_t uploaded_bytes_ = 0;
+  std::uint64_t uploaded_bytes_ = 0, n_on_cpu_ = 0;
 };
 
 }  // namespace coli

@@ -18,6 +18,7 @@
 #include "coli/moe/route_phase.hpp"
 #include "coli/moe/routing.hpp"
 #include "coli/parked_options.hpp"
+#include "coli/plan/hybrid_split.hpp"
 #include "coli/store/store_options.hpp"
 
 namespace coli {
@@ -30,6 +31,8 @@ struct EngineOptions {
   std::optional<std::uint32_t> chunk{};  // tokens of one prefill pass: speed and scratch, never bits; otherwise at most 512
   std::optional<Bytes> memory{};         // covers everything the process holds; otherwise every expert is resident
   std::optional<Bytes> vram{};           // the same for what a device holds, where the profile has one; otherwise what it has free
+  std::uint32_t cpu_experts = 0;         // of each layer's experts, that the CPU computes beside a device; the same all the run: bits depend on it
+  std::optional<SplitRates> split{};     // where measured: their number follows from these rates instead (plan/hybrid_split.hpp)
   std::uint32_t prefetch = 0;            // experts of the next layer to guess and read ahead while the disk is idle; 0: none
   std::optional<Bytes> expert_bytes{};   // at most so many bytes of expert slots (but the least); otherwise what memory leaves
   std::string evict{};                   // which of the profile's eviction policies; empty: its first
@@ -50,6 +53,8 @@ struct EngineObserver {
 /// Experts on a device, where the profile has one.
 struct DeviceTierStats {
   std::uint64_t slots = 0, hits = 0, misses = 0, uploaded_bytes = 0;
+  std::uint32_t cpu_experts = 0;  // of each layer, that the CPU computes
+  std::uint64_t on_cpu = 0;       // experts that it was asked for
   Bytes held{};  // of the device's memory, in all
 };
 

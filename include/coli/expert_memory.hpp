@@ -90,7 +90,11 @@ class ExpertMemory {
         const TensorRef& ref = part == Part::gate ? t.gate : part == Part::up ? t.up : t.down;
         const std::uint32_t begin = first_row<Kernels>(ref.n_rows, piece.index, piece.count), end = first_row<Kernels>(ref.n_rows, piece.index + 1, piece.count);
         const std::size_t offset = begin * row_bytes(ref.format, ref.n_cols);
-        kernels.prepare(ref.format, raw.data() + offset, end - begin, ref.n_cols, slot + offset);
+        // Kernels of two processors have two layouts: which it is depends on who computes the expert.
+        if constexpr (requires { kernels.prepare_expert(key.expert, ref.format, raw.data(), end - begin, ref.n_cols, slot); })
+          kernels.prepare_expert(key.expert, ref.format, raw.data() + offset, end - begin, ref.n_cols, slot + offset);
+        else
+          kernels.prepare(ref.format, raw.data() + offset, end - begin, ref.n_cols, slot + offset);
       };
     }
     return memory;

@@ -15,6 +15,8 @@ struct ExpertTier {
 
   /// Errors: usage, for a budget of something that is not there.
   Result<void> budget(Backend&, const Memory&, const EngineOptions& options, const MemoryBill&) const {
+    if (options.cpu_experts != 0 || options.split)
+      return Error{Errc::usage, "this profile runs on the CPU: there is nothing to share its experts with; leave it out, or choose a device profile", "--cpu-experts"};
     if (options.vram) return Error{Errc::usage, "this profile runs on the CPU: it holds nothing on a device; leave it out, or choose a device profile", "--vram"};
     return {};
   }

@@ -171,7 +171,10 @@ struct LoadedModel {
     bill.base = resident_bytes_now() + kEngineSlack;
     COLI_CHECK(tier.budget(backend, *experts, options, bill));
     if (tier.holds_all()) bill.all_slots = bill.least_slots;  // what they come through
-    if constexpr (!Backend::kHostMemory) bill.trunk = bill.kv = bill.scratch = Bytes{};
+    if constexpr (!Backend::kHostMemory) {
+      bill.trunk = bill.kv = Bytes{};
+      bill.scratch = backend.host_scratch_bytes(backend_shape(h, shape));
+    }
     slot_budget_ = bill.all_slots;
     if (options.memory) {
       if (options.store.kind == StoreKind::memory && bill.all() > *options.memory) bill.least_slots = bill.all_slots;

@@ -16,12 +16,14 @@
 #include <vector>
 
 #include "coli/contracts/cpu_kernels.hpp"
+#include "coli/contracts/device.hpp"
 #include "coli/core/accountant.hpp"
 #include "coli/core/buffer.hpp"
 #include "coli/core/error.hpp"
 #include "coli/core/thread_pool.hpp"
 #include "coli/expert_memory.hpp"
 #include "coli/gguf/model_file.hpp"
+#include "coli/plan/hybrid_split.hpp"
 #include "coli/plan/machine.hpp"
 #include "coli/plan/read_bandwidth.hpp"
 #include "coli/plan/read_rate.hpp"
@@ -108,6 +110,49 @@ RateReading measure_weights(const K& kernels, Format format, std::uint32_t n_row
   if (rates.empty()) return {0, "no round of it took long enough to be timed"};
   std::nth_element(rates.begin(), rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2), rates.end());
   return {rates[rates.size() / 2], "measured: its kernels over " + std::string(name_of(format)) + " experts, " + std::to_string(pool.n_workers()) + " threads"};
+}
+
+/// Bytes a second from this machine's memory to a device, pinned, as experts go: the best of some copies.
+template <class D>
+Result<double> measure_upload(D& device, const Buffer& memory) {
+  using Clock = std::chrono::steady_clock;
+  const std::size_t n = std::min<std::size_t>(memory.bytes().value, 64 << 20);
+  COLI_TRY(to, device.allocate(Bytes{n}));
+  device.pin(memory.data(), n);
+  double best = 0;
+  Result<void> done;
+  for (int round = 0; round < 6 && done; ++round) {
+    const auto start = Clock::now();
+    device.upload(Queue::copies, to, memory.data(), n);
+    done = device.finish(Queue::copies);
+    best = std::max(best, static_cast<double>(n) / std::chrono::duration<double>(Clock::now() - start).count());
+  }
+  device.unpin(memory.data());
+  device.free(to);
+  if (!done) return std::move(done).error();
+  return best;
+}
+
+/// The rates that the split of experts between a device and the CPU rests on (plan/hybrid_split.hpp), each measured with
+/// the others idle. `kernels`: a device's, with those of the CPU. Errors: unavailable, and the device's.
+template <class Kernels>
+Result<SplitRates> measure_split(const Kernels& kernels, const gguf::ModelFile& file, const Machine& machine, unsigned threads) {
+  if (!kernels.host) return Error{Errc::unavailable, "no kernels of the CPU run here", "--cpu-experts"};
+  COLI_TRY(h, Hyperparams::read(file.metadata()));
+  COLI_TRY(tensors, ModelTensors::bind(file, h, FormatSet::all()));
+  Accountant accountant;
+  COLI_TRY(memory, measuring_memory(accountant, machine));
+  ThreadPool pool(threads != 0 ? threads : machine.cpus.cores);
+  SplitRates rates;
+  COLI_TRY(upload, measure_upload(*kernels.device, memory));
+  rates.upload = upload;
+  rates.memory = measure_memory(memory, pool).bytes_per_second;
+  for (const LayerTensors& layer : tensors.layers) {
+    if (!layer.is_moe()) continue;
+    rates.compute = measure_weights(*kernels.host, layer.gate.format, layer.gate.n_rows, layer.gate.n_cols, memory, pool).bytes_per_second;
+    break;
+  }
+  return rates;
 }
 
 /// Puts measured rates in place of the defaults: the disk's (not of a model in memory), the memory's, and with

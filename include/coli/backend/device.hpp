@@ -22,8 +22,10 @@
 #include <utility>
 #include <vector>
 
+#include "coli/backend/cpu.hpp"
 #include "coli/backend/device_buffers.hpp"
 #include "coli/backend/pinned_array.hpp"
+#include "coli/backend/scalar.hpp"
 #include "coli/contracts/backend.hpp"
 #include "coli/contracts/cpu_kernels.hpp"
 #include "coli/contracts/device.hpp"
@@ -43,34 +45,45 @@
 #include "coli/kernels/grid/tuning.hpp"
 #include "coli/moe/expert_ffn.hpp"
 #include "coli/moe/routing.hpp"
+#include "coli/plan/hybrid_split.hpp"
 
 namespace coli {
 
-/// What an engine over a device is opened with: the device, and what its kernels are called.
-template <Device D>
+/// What an engine over a device is opened with: the device, what its kernels are called, and the kernels of the CPU, which
+/// computes the experts that `placement` gives it.
+template <Device D, CpuKernels Host = ScalarKernels>
 struct DeviceKernels {
   static constexpr FixedName name = D::name;
   static constexpr FixedName activation_precision{"int8 per 32 values for Q4_0, Q8_0, Q4_K, Q5_K, Q6_K; f32 for the others"};
-  static constexpr std::uint32_t kRowTile = grid::kTileRows;
+  static constexpr std::uint32_t kRowTile = std::max(grid::kTileRows, Host::kRowTile);
+  static_assert(kRowTile % grid::kTileRows == 0 && kRowTile % Host::kRowTile == 0, "pieces of a matrix begin at tiles of both processors");
   static constexpr Layout kPreparedLayout = Layout::prepared;
 
   std::shared_ptr<D> device;
   std::string isa_name{D::name.view()};
+  std::optional<Host> host{};  // none: the CPU computes nothing
+  Placement placement{};       // fixed before the first expert is brought
 
   static constexpr bool supports(KvFormat) { return true; }
   void prepare(Format format, const std::byte* plain, std::uint32_t n_rows, std::uint32_t n_cols, std::byte* prepared) const {
     visit_format(format, [&]<class F>() { grid::prepare<F>(plain, n_rows, n_cols / F::kValuesPerBlock, prepared); });
   }
+  /// An expert lies in its slot as who computes it wants it.
+  void prepare_expert(ExpertId expert, Format format, const std::byte* plain, std::uint32_t n_rows, std::uint32_t n_cols, std::byte* prepared) const {
+    if (is_on_cpu(expert)) host->prepare(format, plain, n_rows, n_cols, prepared);
+    else prepare(format, plain, n_rows, n_cols, prepared);
+  }
+  bool is_on_cpu(ExpertId expert) const { return placement.on_cpu != 0 && placement.of(expert.value) == RunsOn::cpu; }
   std::string matmul_id(Format format) const { return "matmul/" + std::string(name_of(format)) + "/" + std::string(D::name.view()); }
   std::string_view isa() const { return isa_name; }
 };
 
-template <Device D>
+template <Device D, CpuKernels Host = ScalarKernels>
 class DeviceBackend {
  public:
   static constexpr FixedName name = D::name;
   static constexpr bool kHostMemory = false;
-  using KernelSet = DeviceKernels<D>;
+  using KernelSet = DeviceKernels<D, Host>;
 
   DeviceBackend(KernelSet kernels, unsigned n_threads) : kernels_(std::move(kernels)), n_threads_(n_threads) {}
 
@@ -106,16 +119,32 @@ class DeviceBackend {
 
   Bytes scratch_bytes(const BackendShape& shape) const { return Bytes{DeviceScratch::bytes(shape)}; }
   static Bytes scratch_bytes(const KernelSet&, unsigned, const BackendShape& shape) { return Bytes{DeviceScratch::bytes(shape)}; }
-  Result<void> reserve(Accountant&, const BackendShape& shape) {
+  /// What the CPU's share of the experts takes of this machine's memory.
+  Bytes host_scratch_bytes(const BackendShape& shape) const {
+    if (kernels_.placement.on_cpu == 0) return {};
+    return HostBackend::scratch_bytes(*kernels_.host, n_threads_, shape) + host_rows_bytes(shape, 1) + host_rows_bytes(shape, shape.top_k);
+  }
+  Result<void> reserve(Accountant& accountant, const BackendShape& shape) {
     COLI_TRY(memory, device_buffer(device(), *vram_, MemoryClass::scratch, scratch_bytes(shape)));
     memory_ = std::move(memory);
     at_ = DeviceScratch::over(memory_.data(), shape);
     host_tokens_.at_least(device(), std::size_t{2} * shape.max_tokens);
     host_flags_.at_least(device(), std::size_t{shape.n_layers} * shape.max_tokens);
+    if (kernels_.placement.on_cpu == 0) return {};
+    host_ = std::make_unique<HostBackend>(*kernels_.host, n_threads_);
+    COLI_CHECK(host_->reserve(accountant, shape));
+    COLI_TRY(inputs, Buffer::allocate(accountant, MemoryClass::scratch, host_rows_bytes(shape, 1)));
+    COLI_TRY(rows, Buffer::allocate(accountant, MemoryClass::scratch, host_rows_bytes(shape, shape.top_k)));
+    host_inputs_ = std::move(inputs), host_rows_ = std::move(rows);
+    inputs_pinned_.emplace(device(), host_inputs_.data(), host_inputs_.bytes().value);
+    rows_pinned_.emplace(device(), host_rows_.data(), host_rows_.bytes().value);
     return {};
   }
 
   //--- one pass ----------------------------------------------------------------------------------------------------
+
+  /// Who computes which expert, for the whole run. Requires kernels of the host where it is given any; before reserve.
+  void place_experts(Placement placement) noexcept { kernels_.placement = placement; }
 
   /// Must every expert be asked of the host? Set when the experts' tier is known.
   void experts_are_resident(bool resident) noexcept { resident_ = resident; }
@@ -278,6 +307,35 @@ class DeviceBackend {
     return finish();
   }
 
+  /// Splits a layer's experts: the device's come to the front, the CPU's behind them. Returns how many are the device's.
+  std::size_t device_first(std::span<ExpertId> experts) const {
+    if (kernels_.placement.on_cpu == 0) return experts.size();
+    const auto cpu = std::stable_partition(experts.begin(), experts.end(), [&](ExpertId expert) { return !kernels_.is_on_cpu(expert); });
+    return static_cast<std::size_t>(cpu - experts.begin());
+  }
+  /// Brings the experts' input x [n, hidden] to the CPU. Waits.
+  Result<void> host_input(const ExpertMatrices& shapes, const float* x, std::uint32_t n) {
+    const std::uint32_t hidden = shapes.gate.n_cols;
+    device().download(host_inputs_.data(), reinterpret_cast<const std::byte*>(x), std::size_t{n} * hidden * sizeof(float));
+    COLI_CHECK(finish());
+    host_->expert_input(reinterpret_cast<const float*>(host_inputs_.data()), n, hidden, host_->quantises(shapes.gate.format) || host_->quantises(shapes.up.format));
+    return {};
+  }
+  /// Computes leased experts on the CPU and puts their rows where the device's go; the rows stay as they are until the host
+  /// next waits. Errors: whatever the lease reports.
+  template <class Lease>
+  Result<void> host_experts(Lease& lease, std::span<const ExpertId> experts, const ExpertBatches& batches, ExpertMatrices shapes, float* out) {
+    for (Matrix* matrix : {&shapes.gate, &shapes.up, &shapes.down}) matrix->layout = Host::kPreparedLayout;
+    float* const rows = reinterpret_cast<float*>(host_rows_.data());
+    COLI_CHECK(host_->experts(lease, batches, shapes, rows));
+    const std::size_t hidden = shapes.down.n_rows;
+    for (const ExpertId expert : experts)
+      for (const ExpertBatches::Use use : batches.uses_of(expert))
+        device().upload(Queue::compute, reinterpret_cast<std::byte*>(out + use.row * hidden), reinterpret_cast<const std::byte*>(rows + use.row * hidden), hidden * sizeof(float));
+    is_under_way_ = true;
+    return {};
+  }
+
   /// Runs the experts that `table` [n_experts] has an address for, for the uses that the router gave them; the input is
   /// the last rmsnorm's output x [n, hidden]. out [n * top_k, hidden].
   void experts(const ExpertMatrices& shapes, const grid::ExpertAddress* table, const RouterRules& rules, const float* x, std::uint32_t n, float* out) {
@@ -318,6 +376,10 @@ class DeviceBackend {
   }
 
  private:
+  using HostBackend = CpuBackend<Host>;
+  /// Rows of the hidden state, `each` a token.
+  static Bytes host_rows_bytes(const BackendShape& shape, std::uint64_t each) { return Bytes{each * shape.max_tokens * shape.widest * sizeof(float)}; }
+
   struct Recorded {
     std::optional<typename D::Sequence> sequence;
     std::vector<LayerId> routed;
@@ -379,6 +441,9 @@ class DeviceBackend {
   unsigned n_threads_;
   std::unique_ptr<Accountant> vram_ = std::make_unique<Accountant>();
   Buffer memory_;
+  std::unique_ptr<HostBackend> host_;
+  Buffer host_inputs_, host_rows_;
+  std::optional<PinnedRange<D>> inputs_pinned_, rows_pinned_;
   DeviceScratch at_;
   std::vector<std::byte> prepared_;
   PinnedArray<D, float> host_values_;

@@ -9,6 +9,20 @@
 
 namespace coli {
 
+/// Somebody's memory, told of to the device for as long as this lives. Neither copied nor moved.
+template <Device D>
+class PinnedRange {
+ public:
+  PinnedRange(D& device, std::byte* at, std::size_t n) : device_(&device), at_(at) { device.pin(at, n); }
+  PinnedRange(const PinnedRange&) = delete;
+  PinnedRange& operator=(const PinnedRange&) = delete;
+  ~PinnedRange() { device_->unpin(at_); }
+
+ private:
+  D* device_;
+  std::byte* at_;
+};
+
 /// An array that the device is told of; grows, and forgets its values when it does. Neither copied nor moved.
 template <Device D, class V>
 class PinnedArray {
