@@ -55,7 +55,7 @@ inline constexpr std::array kHeaderHomes{
     EdgeRule{"boost/", "conformance/"},
     EdgeRule{"cuda", "kernels/cuda/ include/coli/plan/ include/coli/backend/ driver/ conformance/"},
     EdgeRule{"cub/", "kernels/cuda/"},
-    EdgeRule{"thrust/", "kernels/cuda/"},
+    EdgeRule{"thrust/", "kernels/cuda/ conformance/cuda/"},
 };
 
 inline std::vector<std::string_view> words(std::string_view text) {
