@@ -53,6 +53,17 @@ struct Bench {
   std::unique_ptr<Cache> cache;
 };
 
+BOOST_AUTO_TEST_CASE(a_read_that_fails_while_everything_is_filled_is_told) {
+  Bench bench(16);
+  Result<void> filled;
+  std::thread filler([&] { filled = bench.cache->fill_all(1); });
+  while (bench.store.pending().empty()) std::this_thread::yield();
+  bench.store.fail(ExpertId{0}, Part::gate);
+  filler.join();
+  BOOST_REQUIRE(!filled);
+  BOOST_TEST((filled.error().code == Errc::io));
+}
+
 BOOST_AUTO_TEST_CASE(resident_experts_come_first_then_the_others_as_they_arrive) {
   Bench bench(8);
   bench.make_resident({1, 5, 6});

@@ -6,7 +6,9 @@
 #include <numeric>
 
 #include "coli/kernels/ref/argmax.hpp"
+#include "coli/kernels/ref/swiglu.hpp"
 #include "coli/kernels/ref/top_k.hpp"
+#include "guarded.hpp"
 #include "ref_random.hpp"
 
 namespace {
@@ -63,6 +65,19 @@ BOOST_AUTO_TEST_CASE(refuses_what_is_not_finite_wherever_it_is) {
   const float values[2] = {1, 2};
   BOOST_TEST(!coli::ref::top_k(values, 2, 3, ids));
   BOOST_TEST(!coli::ref::argmax(values, 0).has_value());
+}
+
+// What lies behind the last value belongs to somebody else: here to nobody, and touching it ends the test.
+BOOST_AUTO_TEST_CASE(nothing_beyond_the_last_value_is_touched) {
+  for (const std::size_t n : {std::size_t{1}, std::size_t{5}, std::size_t{16}}) {
+    const coli::conformance::Guarded<float> values(n), up(n), out(n);
+    for (std::size_t i = 0; i < n; ++i) values[i] = up[i] = static_cast<float>(i);
+    const coli::conformance::Guarded<std::uint32_t> ids(n);
+    BOOST_TEST(coli::ref::top_k(values.data(), n, n, ids.data()));
+    BOOST_TEST(*coli::ref::argmax(values.data(), n) == n - 1);
+    coli::ref::swiglu(values.data(), up.data(), n, out.data());
+    BOOST_TEST(out[0] == 0.0f);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

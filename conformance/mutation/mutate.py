@@ -1,23 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Do the tests notice small mistakes? Draws mutations of kernels, router, cache and sampler, compiles each with its
-folder's tests, and counts those that stay green.
+"""Do the tests notice small mistakes? Draws mutations of kernels, router, cache and sampler, compiles all of them into
+one build of their folders' tests as variants that a switch chooses, and counts those under which no test goes red.
 
-    mutate.py [--count 200] [--seed 1] [--work FOLDER] [--list | --report] [--again]
+    mutate.py [--count 200] [--seed 1] [--work FOLDER] [--only FOLDER,...] [--list | --report] [--again]
     mutate.py --planted [--work FOLDER]
 
-Each mutation changes one operator, constant, condition or statement of one line. A mutant is judged by its folder's test
-files, one program a file, cheapest first, and only by those that include what changed; the first that fails has caught
-it. Kernels are compiled for AVX2, and for AVX-512 VNNI when the tests of AVX2 pass; what passes elsewhere is judged again
-under the address and undefined-behaviour sanitizers, as in CI. A result is one line of FOLDER/seed-N.jsonl as soon as it
-is known: a run that is cut short goes on where it was. `--again` judges the survivors once more, after tests were added;
-`--report` prints what is there.
+Each mutation changes one operator, constant, condition or statement of one line; `if (x < y)` becomes
+`if (coli_mutation::on(17) ? (x <= y) : (x < y))`, and the environment's COLI_MUTANT says which is on. A mutant is judged
+by its folder's test files, one program a file, fastest first; the first that fails has caught it. Kernels are compiled
+for AVX2; those written for AVX-512 VNNI are judged there. Lines that can't be switched (declarations of several names,
+parts of longer statements) or do not compile so are left out before anything counts. A result is one line of
+FOLDER/seed-N.jsonl as soon as it is known: a run that is cut short goes on where it was. `--again` judges the survivors once more, after tests were added; `--report` prints what is
+there. A mutant that crashes, runs ten times as long as it should or sleeps for ever is caught. Mutants that compute the
+same are listed in equivalent.txt beside this script, each with its reason.
 
-`--planted` does the same with the faults of planted.json: whole mistakes, thought of by hand, each with the test files
+`--planted` compiles the faults of planted.json one by one: whole mistakes, thought of by hand, each with the test files
 that must see it; exit 1 where one is not seen.
-
-A mutant that does not compile is not counted; one that crashes, runs ten times as long as it should or sleeps for ever
-is caught. Mutants that compute the same are listed in equivalent.txt beside this script, each with its reason.
 """
 import argparse
 import glob
@@ -31,6 +30,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -38,8 +38,20 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 TARGETS = [("kernels/ref/*.hpp", "kernels", 10), ("kernels/simd/*.hpp", "kernels", 20), ("include/coli/moe/{routing,expert_ffn}.hpp", "moe", 14),
            ("include/coli/cache/*.hpp", "cache", 26), ("include/coli/cache/eviction/*.hpp", "cache", 16), ("include/coli/sample/*.hpp", "sample", 14)]
 SKIP = {"leaf_neon.hpp", "leaf_avxvnni.hpp", "cache_stats.hpp"}  # not run by these two sets, or no logic
-BUILDS = (("avx2", ""), ("avx512vnni", ""), ("avx2", "address,undefined"))
-SANITIZED = ("moe", "cache", "sample")  # as in conformance/check
+CONSTANT = ("kernels/simd/table.hpp",)  # evaluated by the compiler: nothing there can be switched
+ISAS = ("avx2", "avx512vnni")
+LIBRARIES = ("-luring", "-lpcre2-8", "-lutf8proc", "-lboost_unit_test_framework", "-lpthread")
+TEST_ARGUMENTS = ("--catch_system_errors=no", "--color_output=no")
+SWITCH = """#pragma once
+#include <type_traits>
+namespace coli_mutation {
+extern const int chosen;
+constexpr bool on(int n) { return !std::is_constant_evaluated() && chosen == n; }
+}
+"""
+CHOSEN = """#include <cstdlib>
+namespace coli_mutation { extern const int chosen; const int chosen = std::getenv("COLI_MUTANT") ? std::atoi(std::getenv("COLI_MUTANT")) : 0; }
+"""
 NUMBER = r"(?<![\w.'<\[]){}(?![\w.'\]>])"
 SWAPS = [(r"(?<= )<(?= )", "<="), (r"(?<= )<=(?= )", "<"), (r"(?<= )>(?= )", ">="), (r"(?<= )>=(?= )", ">"), (r"==", "!="), (r"!=", "=="),
          (r"(?<= )\+(?= )", "-"), (r"(?<= )-(?= )", "+"), (r"(?<= )\*(?= )", "+"), (r"(?<= )/(?= )", "*"), (r"(?<= )%(?= )", "/"), (r"\+=", "-="), (r"-=", "+="),
@@ -78,6 +90,76 @@ def candidates(path):
                 yield number, match.start(), "condition negated", code[:match.end()] + "!(" + condition + ")" + code[end - 1:]
 
 
+def variant(was, to, n):
+    """The line that is `was`, or `to` while mutant n is on; nothing where there is no simple way to say so."""
+    on = f"coli_mutation::on({n})"
+
+    def pick(a, b):
+        return f"{on} ? ({b}) : ({a})"
+
+    def differs_within(pattern):
+        a, b = re.match(pattern, was), re.match(pattern, to)
+        if a and b and a.group(1) == b.group(1) and a.group(3) == b.group(3) and a.group(2) != b.group(2):
+            return a.group(1), a.group(2), b.group(2), a.group(3)
+        return None
+
+    if was.count("(") != was.count(")") or to.count("(") != to.count(")") or re.search(r"if constexpr|static_assert|COLI_TRY|\[&|\[=|constexpr|template", was):
+        return None
+    found = differs_within(r"^(.*\{ return )([^;{}]*)(; \}.*)$") or differs_within(r"^(\s*(?:else )?return )([^;{}]*)(;)$")
+    if found:
+        return found[0] + pick(*found[1:3]) + found[3]
+    for head in (r"^(\s*(?:\} )?(?:else )?if \()", r"^(\s*while \()"):
+        a, b = re.match(head, was), re.match(head, to)
+        if a and b:
+            ends = balanced(was, a.end()), balanced(to, b.end())
+            conditions = was[a.end():ends[0] - 1], to[b.end():ends[1] - 1]
+            rests = was[ends[0]:], to[ends[1]:]
+            if conditions[0] != conditions[1] and rests[0] == rests[1]:
+                if re.search(r";|\b(?:const|auto)\b", conditions[0]):
+                    return None
+                return a.group(1) + pick(*conditions) + ")" + rests[0]
+            if conditions[0] == conditions[1] and rests[0].endswith(";"):
+                inner = variant(rests[0].strip(), rests[1].strip(), n)
+                return inner and was[:ends[0]] + " { " + inner + " }"
+            return None
+    head = re.match(r"^(\s*for \()", was)
+    if head:
+        ends = balanced(was, head.end()), balanced(to, head.end())
+        if None in ends or " : " in was[head.end():ends[0]] and ";" not in was[head.end():ends[0]]:
+            return None
+        parts = [t[head.end():e - 1].split(";") for t, e in zip((was, to), ends)]
+        if any(len(p) != 3 for p in parts):
+            return None
+        rests = was[ends[0]:], to[ends[1]:]
+        changed = [i for i in range(3) if parts[0][i] != parts[1][i]]
+        if changed == [] and rests[0].endswith(";"):
+            inner = variant(rests[0].strip(), rests[1].strip(), n)
+            return inner and was[:ends[0]] + " { " + inner + " }"
+        if len(changed) != 1 or rests[0] != rests[1]:
+            return None
+        i, both = changed[0], [p[changed[0]].strip() for p in parts]
+        if i == 0:
+            names = [re.match(r"^([\w:<>]+ \w+ = )([^,]*)$", t) for t in both]
+            if None in names or names[0].group(1) != names[1].group(1):
+                return None
+            parts[0][0] = names[0].group(1) + pick(names[0].group(2), names[1].group(2))
+        elif i == 1:
+            parts[0][1] = " " + pick(*both)
+        else:
+            parts[0][2] = f" {on} ? void({both[1]}) : void({both[0]})"
+        return was[:head.end()] + ";".join(parts[0]) + ")" + rests[0]
+    found = differs_within(r"^(\s*(?:const )?[\w:]+(?:<[\w:<>, ]+>)?[&*]? \w+ = )([^{}]*)(;)$")
+    if found:
+        if re.search(r", \w+ =", found[1]):
+            return None
+        return found[0] + pick(*found[1:3]) + found[3]
+    body = re.match(r"^(\s*)(else )?([^{}]*;)$", was)
+    if body and re.match(r"^(?:[\w.\->\[\]()*+:]+ [-+*/|&^%]?= |[\w.\->:]+\(|(?:\+\+|--)[\w.\->\[\]]+;|[\w.\->\[\]]+(?:\+\+|--);|COLI_CHECK)", body.group(3)):
+        other = to.strip().removeprefix("else ") if body.group(2) else to.strip()
+        return f"{body.group(1)}{body.group(2) or ''}if ({on}) {{ {other} }} else {{ {body.group(3)} }}"
+    return None
+
+
 def files_of(pattern):
     choice = re.search(r"\{(.*)\}", pattern)
     patterns = [pattern[:choice.start()] + c + pattern[choice.end():] for c in choice.group(1).split(",")] if choice else [pattern]
@@ -85,16 +167,28 @@ def files_of(pattern):
 
 
 def draw(count, seed):
+    """`count` mutations, at most one of a line, in a random order: what a run that is cut short has judged is a fair sample."""
     rng, drawn = random.Random(seed), []
     for pattern, folder, share in TARGETS:
         pool = [(os.path.relpath(f, ROOT), folder, *c) for f in files_of(pattern) for c in candidates(f)]
-        drawn += rng.sample(pool, min(len(pool), round(count * share / sum(s for _, _, s in TARGETS))))
-    rng.shuffle(drawn)  # what a run that is cut short has judged is a fair sample
-    out = []
-    for file, folder, line, column, what, to in drawn:
-        was = open(os.path.join(ROOT, file), encoding="utf-8").read().split("\n")[line].strip()
-        out.append({"file": file, "folder": folder, "line": line, "column": column, "what": what, "was": was, "to": to})
-    return out
+        rng.shuffle(pool)
+        wanted, lines = round(count * share / sum(s for _, _, s in TARGETS)), set()
+        for file, folder, line, column, what, to in pool:
+            text = open(os.path.join(ROOT, file), encoding="utf-8").read().split("\n")
+            before = [t.split("//")[0].strip() for t in text[:line]]
+            before = next((t for t in reversed(before) if t), ";")
+            code = text[line].split("//")[0].rstrip()
+            if (file, line) in lines or file in CONSTANT or before[-1] not in ";{}:)" or before[-1] == ")" and not before.startswith(("if", "else", "for", "while", "}")) or not variant(code, to, 0):
+                continue
+            lines.add((file, line))
+            drawn.append({"file": file, "folder": folder, "line": line, "column": column, "what": what, "was": code.strip(), "to": to})
+            wanted -= 1
+            if not wanted:
+                break
+    rng.shuffle(drawn)
+    for n, m in enumerate(drawn):
+        m["n"] = n + 1
+    return drawn
 
 
 def key(m):
@@ -127,11 +221,10 @@ class Limits:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def run(command, cwd, seconds=3600, memory=6 << 30, may_sleep=True):
+def run(command, cwd, seconds=3600, memory=6 << 30, may_sleep=True, env=None):
     """Exit code and the CPU seconds it took. One that may not sleep is stopped when it did for 40 s without using a tick."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    with subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=Limits(seconds, memory),
-                          env={**os.environ, "ASAN_OPTIONS": "hard_rss_limit_mb=6000:detect_leaks=0"}) as child:
+    with subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=Limits(seconds, memory), env=env) as child:
         ticks, idle = None, 0
         while not may_sleep and child.poll() is None:
             time.sleep(0.02 if idle < 10 else 0.2)
@@ -152,18 +245,17 @@ def run(command, cwd, seconds=3600, memory=6 << 30, may_sleep=True):
 class Build:
     """The tests of one instruction set as they are, and how each of their objects is compiled."""
 
-    def __init__(self, work, tree, isa, sanitize):
-        self.name, self.sanitize = isa + (", sanitized" if sanitize else ""), sanitize
-        self.folder = os.path.join(work, self.name.replace(", ", "-"))
+    def __init__(self, work, tree, isa):
+        self.name, self.folder = isa, os.path.join(work, isa)
         self.scratch = os.path.join(work, "scratch")
         os.makedirs(self.scratch, exist_ok=True)
         data = [f"-D{k}={v}" for k, v in os.environ.items() if k in ("COLI_ROUTES_DIR", "COLI_TEXT")]
-        if run(["cmake", "-G", "Ninja", "-S", tree, "-B", self.folder, "-DCMAKE_BUILD_TYPE=Release", f"-DCOLI_ISAS={isa}", f"-DCOLI_SANITIZE={sanitize}", "-DCOLI_BUILD_TESTS=ON", *data], work)[0]:
+        if run(["cmake", "-G", "Ninja", "-S", tree, "-B", self.folder, "-DCMAKE_BUILD_TYPE=Release", f"-DCOLI_ISAS={isa}", "-DCOLI_BUILD_TESTS=ON", *data], work)[0]:
             sys.exit(f"mutate: cannot configure {self.folder}")
         self.tree, self.tests = tree, {}
 
-    def prepare(self, folder, names=None):
-        """Builds test files of a folder unchanged (all, or those named), and finds out what each costs and includes. All must pass."""
+    def know(self, folder):
+        """How each object of a folder's test program is compiled."""
         if folder not in self.tests:
             objects = {}
             for entry in json.load(open(os.path.join(self.folder, "compile_commands.json"))):
@@ -174,6 +266,10 @@ class Build:
                     objects[output] = {"command": command + ["-w", "-O1"]}
             shared = [o for o in objects if "/isa/" in o or o.endswith("/main.cpp.o") or "/simd_table_" in o]
             self.tests[folder] = (objects, shared, [{"object": o, "name": os.path.basename(o)[:-6], "seconds": None} for o in objects if o not in shared])
+
+    def prepare(self, folder, names=None):
+        """Builds test files of a folder unchanged (all, or those named), and finds out what each costs and includes. All must pass."""
+        self.know(folder)
         objects, shared, files = self.tests[folder]
         new = [f for f in files if f["seconds"] is None and (names is None or f["name"] in names)]
         if not new:
@@ -198,11 +294,10 @@ class Build:
         objects, shared, _ = self.tests[folder]
         program = os.path.join(self.scratch, "judge")
         code, _ = run(["c++", "-o", program, *[changed.get(o, o) for o in [f["object"], *shared]],
-                       *subprocess.check_output(["pkg-config", "--libs", "liburing", "libpcre2-8", "libutf8proc"], text=True).split(), "-lboost_unit_test_framework", "-lpthread",
-                       *([f"-fsanitize={self.sanitize}"] if self.sanitize else [])], self.folder)
+                       *LIBRARIES], self.folder)
         if code:
             sys.exit(f"mutate: cannot link {f['object']} alone")
-        return run([program, "--catch_system_errors=no", "--color_output=no"], os.path.join(self.folder, "conformance"), seconds, 0 if self.sanitize else 6 << 30, may_sleep=False)
+        return run([program, *TEST_ARGUMENTS], os.path.join(self.folder, "conformance"), seconds, may_sleep=False)
 
     def judge(self, m, folder, names=None):
         objects, shared, files = self.tests[folder]
@@ -227,17 +322,98 @@ class Build:
                 return "does not compile", None
             code, _ = self.try_file(folder, f, changed, 10 * f["seconds"] + 10)
             if code:
-                return "caught", f"{f['name']} ({self.name})"
+                return "caught", f["name"]
         return ("survived" if judges else "no test includes it"), None
 
 
+class Variants:
+    """The test files of a folder with every mutation of `mutations` compiled in, as programs that COLI_MUTANT switches."""
+
+    def __init__(self, build, folder, mutations):
+        build.know(folder)
+        objects, shared, files = build.tests[folder]
+        self.build, self.folder, self.mutations, self.left_out = build, folder, list(mutations), []
+        self.out = os.path.join(build.scratch, f"{folder}-{build.name}")
+        os.makedirs(self.out, exist_ok=True)
+        for name, text in (("switch.hpp", SWITCH), ("chosen.cpp", CHOSEN)):
+            with open(os.path.join(self.out, name), "w", encoding="utf-8") as f:
+                f.write(text)
+        self.objects = {o: os.path.join(self.out, o.replace("/", "_")) for o in objects}
+        tables = [o for o in shared if "/main.cpp" not in o]
+        self.includes, pending = {}, [o for o in objects if o not in tables]
+        self.write()
+        try:
+            while pending:
+                with ThreadPoolExecutor(2) as pool:
+                    errors = list(pool.map(lambda o: self.compile(o, objects[o]["command"]), pending))
+                bad = {(os.path.relpath(os.path.realpath(os.path.join(build.folder, m.group(1))), build.tree), int(m.group(2)) - 1)
+                       for e in errors for m in re.finditer(r"([^\s:]+):(\d+):", e)}
+                pending = [o for o, e in zip(pending, errors) if e]
+                drop = [m for m in self.mutations if (m["file"], m["line"]) in bad]
+                if pending and not drop:
+                    sys.exit("mutate: does not compile for another reason than a mutation\n" + next(e for e in errors if e)[:2000])
+                self.mutations = [m for m in self.mutations if m not in drop]
+                self.left_out += drop
+                if not pending and tables and any(i.startswith("driver/isa/") for of in self.includes.values() for i in of):
+                    pending, tables = tables, []  # some test calls the kernels' tables
+                if drop:  # what was compiled with them may keep them: nobody switches them on
+                    self.write()
+        finally:
+            for file in {m["file"] for m in [*self.mutations, *self.left_out]}:
+                shutil.copy2(os.path.join(ROOT, file), os.path.join(build.tree, file))
+        subprocess.run(["c++", "-c", os.path.join(self.out, "chosen.cpp"), "-o", os.path.join(self.out, "chosen.o")], check=True)
+        self.programs = []
+        for f in files:
+            program = os.path.join(self.out, f["name"])
+            subprocess.run(["c++", "-o", program, *[self.objects[o] for o in [f["object"], *shared] if o in self.includes], os.path.join(self.out, "chosen.o"), *LIBRARIES], check=True)
+            code, seconds = self.run(program, 0, 600)
+            if code:
+                sys.exit(f"mutate: {program} is not green with no mutation on (exit {code})")
+            included = set().union(*(self.includes.get(o, set()) for o in [f["object"], *shared])) if any(i.startswith("driver/isa/") for i in self.includes[f["object"]]) else self.includes[f["object"]]
+            self.programs.append((seconds, program, f["name"], included))
+        self.programs.sort()
+
+    def write(self):
+        for file in {m["file"] for m in [*self.mutations, *self.left_out]}:
+            lines = open(os.path.join(ROOT, file), encoding="utf-8").read().split("\n")
+            for m in self.mutations:
+                if m["file"] == file:
+                    lines[m["line"]] = variant(lines[m["line"]].split("//")[0].rstrip(), m["to"], m["n"])
+            with open(os.path.join(self.build.tree, file), "w", encoding="utf-8") as f:
+                f.write("\n".join(lines))
+
+    def compile(self, output, command):
+        command, deps = list(command), self.objects[output] + ".d"
+        command[command.index("-o") + 1] = self.objects[output]
+        done = subprocess.run([*command, "-include", os.path.join(self.out, "switch.hpp"), "-MMD", "-MF", deps], cwd=self.build.folder, capture_output=True, text=True)
+        if done.returncode:
+            return done.stderr or "killed"
+        names = open(deps, encoding="utf-8").read().replace("\\\n", " ").split()[1:]
+        self.includes[output] = {os.path.relpath(os.path.realpath(os.path.join(self.build.folder, n)), self.build.tree) for n in names}
+        return ""
+
+    def run(self, program, n, seconds):
+        return run([program, *TEST_ARGUMENTS], self.out, seconds, may_sleep=False, env={**os.environ, "COLI_MUTANT": str(n)})
+
+    def judge(self, m):
+        judges = [p for p in self.programs if m["file"] in p[3]]
+        for seconds, program, name, _ in judges:
+            if self.run(program, m["n"], 10 * seconds + 10)[0]:
+                return "caught", name
+        return ("survived" if judges else "no test includes it"), None
+
+
+def identity(m):
+    return json.dumps([m["file"], m["line"], m["column"], m["to"]])
+
+
 def load(path):
-    return {json.dumps([r["file"], r["line"], r["column"], r["to"]]): r for r in map(json.loads, open(path, encoding="utf-8"))} if os.path.exists(path) else {}
+    return {identity(r): r for r in map(json.loads, open(path, encoding="utf-8"))} if os.path.exists(path) else {}
 
 
 def report(path):
     results, known = list(load(path).values()), equivalents()
-    counted = [r for r in results if r["verdict"] != "does not compile"]
+    counted = [r for r in results if r["verdict"] != "left out"]
     lost = [r for r in counted if r["verdict"] != "caught"]
     same = [r for r in lost if key(r) in known]
     for r in lost:
@@ -246,7 +422,7 @@ def report(path):
         of = [r for r in counted if r["folder"] == folder]
         print(f"{folder}: {sum(r['verdict'] == 'caught' for r in of)} of {len(of)} caught, {sum(r in same for r in of)} compute the same")
     caught, judged = len(counted) - len(lost), len(counted) - len(same)
-    print(f"mutations: {len(results)} tried, {len(results) - len(counted)} do not compile, {len(same)} compute the same, {caught} of {judged} others caught"
+    print(f"mutations: {len(results)} tried, {len(results) - len(counted)} left out (no variant of them compiles), {len(same)} compute the same, {caught} of {judged} others caught"
           + (f" ({100 * caught / judged:.1f} %)" if judged else ": nothing was compared"))
 
 
@@ -272,26 +448,32 @@ def with_change(tree, file, text, judge):
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
-def planted(build):
+def planted(work, again):
     """The faults of planted.json, each against the test files that must see it. True where all are seen."""
     faults = json.load(open(os.path.join(HERE, "planted.json"), encoding="utf-8"))
-    unseen = 0
-    for m in faults:
+    path, build = os.path.join(work, "planted.jsonl"), None
+    seen = {} if again or not os.path.exists(path) else {json.dumps(r["plan"]): r["by"] for r in map(json.loads, open(path, encoding="utf-8")) if r["by"]}
+    # What is quick to compile comes first.
+    for m in sorted(faults, key=lambda m: (m["judged_by"][0].startswith("engine"), m["judged_by"][0])):
+        if json.dumps(m) in seen:
+            continue
+        build = build or Build(work, copied(work), ISAS[0])
         text = open(os.path.join(ROOT, m["file"]), encoding="utf-8").read()
         if text.count(m["was"]) != 1:
             sys.exit(f"mutate: '{m['fault']}': {m['file']} does not hold the text to change once")
-        seen = []
         for folder in dict.fromkeys(j.split("/")[0] for j in m["judged_by"]):
             names = [j.split("/")[1] for j in m["judged_by"] if j.startswith(folder + "/")]
             build.prepare(folder, names)
             verdict, by = with_change(build.tree, m["file"], text.replace(m["was"], m["to"]), lambda: build.judge(m, folder, names))
             if verdict == "caught":
-                seen.append(f"{folder}/{by.split()[0]}")
+                seen[json.dumps(m)] = by = f"{folder}/{by}"
                 break
-        unseen += not seen
-        print(f"{'caught by ' + seen[0] if seen else verdict:40} {m['fault']}", flush=True)
-    print(f"planted: {len(faults) - unseen} of {len(faults)} faults caught")
-    return unseen == 0
+        with open(path, "a", encoding="utf-8") as f:
+            f.write(json.dumps({"plan": m, "verdict": verdict, "by": by}) + "\n")
+        print(f"{'caught by ' + by if verdict == 'caught' else verdict:40} {m['fault']}", flush=True)
+    missing = [m["fault"] for m in faults if json.dumps(m) not in seen]
+    print(f"planted: {len(faults) - len(missing)} of {len(faults)} faults caught" + "".join(f"\n  not: {name}" for name in missing))
+    return not missing
 
 
 def main():
@@ -303,41 +485,34 @@ def main():
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--planted", action="store_true")
+    parser.add_argument("--only", default="sample,moe,cache,kernels", help="folders whose mutations are judged")
     args = parser.parse_args()
     results = os.path.join(args.work, f"seed-{args.seed}.jsonl")
     if args.report:
         return report(results)
     if args.planted:
-        sys.exit(0 if planted(Build(args.work, copied(args.work), *BUILDS[0])) else 1)
+        sys.exit(0 if planted(args.work, args.again) else 1)
     known, done = equivalents(), load(results)
     mutations = draw(args.count, args.seed)
-    if args.again:
-        mutations = [r for r in done.values() if r["verdict"] == "survived" and key(r) not in known]
     print(f"mutate: seed {args.seed}, {len(mutations)} mutations", flush=True)
     if args.list:
         for m in mutations:
             print(f"{m['file']}:{m['line'] + 1}: {m['what']}:  {m['to'].strip()}")
         return
     tree = copied(args.work)
-    first, wider, sanitized = (Build(args.work, tree, *b) for b in BUILDS)
-    for m in mutations:
-        if not args.again and json.dumps([m["file"], m["line"], m["column"], m["to"]]) in done:
-            continue
-        lines = open(os.path.join(tree, m["file"]), encoding="utf-8").read().split("\n")
-        if lines[m["line"]].strip() != m["was"]:
-            print(f"mutate: {m['file']} has changed since, left out: {m['was']}")
-            continue
-        lines[m["line"]] = m["to"]
-        start = time.time()
-        builds = [first, sanitized] if m["folder"] in SANITIZED else [first, wider] if m["file"].startswith("kernels/simd") else [first]
-        for build in builds["avx512" in m["file"]:]:
-            build.prepare(m["folder"])
-            verdict, by = with_change(tree, m["file"], "\n".join(lines), lambda: build.judge(m, m["folder"]))
-            if verdict != "survived":
-                break
-        with open(results, "a", encoding="utf-8") as f:
-            f.write(json.dumps({**m, "verdict": verdict, "by": by, "seconds": round(time.time() - start, 1)}) + "\n")
-        print(f"{verdict:16} {by or '':40} {m['file']}:{m['line'] + 1}: {m['what']}:  {m['to'].strip()}", flush=True)
+    for folder in args.only.split(","):
+        for isa in ISAS:
+            of = [m for m in mutations if m["folder"] == folder and ("avx512" in m["file"]) == (isa == ISAS[1])]
+            todo = [m for m in of if identity(m) not in done or args.again and done[identity(m)]["verdict"] == "survived" and key(m) not in known]
+            if not todo:
+                continue
+            variants = Variants(Build(args.work, tree, isa), folder, of)
+            for m in todo:
+                start = time.time()
+                verdict, by = ("left out", None) if m in variants.left_out else variants.judge(m)
+                with open(results, "a", encoding="utf-8") as f:
+                    f.write(json.dumps({**m, "verdict": verdict, "by": by, "seconds": round(time.time() - start, 1)}) + "\n")
+                print(f"{verdict:16} {by or '':24} {m['file']}:{m['line'] + 1}: {m['what']}:  {m['to'].strip()}", flush=True)
     report(results)
 
 

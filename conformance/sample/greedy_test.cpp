@@ -35,6 +35,7 @@ BOOST_AUTO_TEST_CASE(margins) {
   const auto top = [](std::vector<float> logits) { return *top_two(logits); };
   BOOST_TEST(top({1, 4, 2.5F}).margin() == 1.5F);
   BOOST_TEST(top({4, 1, 2.5F}).second == 2.5F);
+  BOOST_TEST(top({1, 2.5F, 4}).second == 2.5F);
   BOOST_TEST(top({4, 4}).margin() == 0);
   BOOST_TEST(top({4, 4}).best.value == 0);
   BOOST_TEST(top({-2, kNever, -5}).margin() == 3);

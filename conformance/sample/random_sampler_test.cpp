@@ -171,6 +171,14 @@ BOOST_AUTO_TEST_CASE(min_p) {
   BOOST_TEST((keep({3, 1, 3}, 1) == Set{0, 2}));  // as likely as the likeliest
 }
 
+// A token that the logits don't have, the first of those above all: not penalised, and nothing beyond them is touched.
+BOOST_AUTO_TEST_CASE(tokens_outside_the_vocabulary_are_seen_in_vain) {
+  RandomSampler sampler({.temperature = 0, .repeat_penalty = 1.5});
+  for (const std::int32_t id : {-1, 4, 5, 1 << 30}) sampler.saw(TokenId{id});
+  const std::vector<float> logits{1, 3, 2, 2.5F};
+  BOOST_TEST(sampler.next(logits)->value == 1);
+}
+
 BOOST_AUTO_TEST_CASE(repetition_penalty) {
   const auto greedy = [](const std::vector<float>& logits, double penalty, const Ids& seen) {
     return *drawn_from(logits, {.temperature = 0, .repeat_penalty = penalty}, seen).begin();
