@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planted: a host's table, indexed by device code. nvcc says nothing and compiles a trap; no_traps.sh must see it.
-#include "coli/kernels/cuda/launch.cuh"
-//
-#include <array>
+// Planted: a format's own decoder, whose table is a host's. nvcc says nothing and compiles a trap; no_traps.sh must see it.
+#include <cstddef>
 
-namespace {
-struct Holder {
-  static constexpr std::array<int, 4> kTable{3, 1, 4, 1};
-  static constexpr int at(unsigned i) { return kTable[i]; }
-};
-}  // namespace
+#include "coli/quant/mxfp4.hpp"
 
-__global__ void planted(const unsigned* i, int* out) { *out = Holder::at(*i); }
+__global__ void planted(const std::byte* block, float* values) {
+  std::byte bytes[coli::MXFP4::kBytesPerBlock];
+  float decoded[coli::MXFP4::kValuesPerBlock];
+  for (std::size_t i = 0; i < sizeof(bytes); ++i) bytes[i] = block[i];
+  coli::MXFP4::decode(bytes, decoded);
+  for (std::size_t i = 0; i < coli::MXFP4::kValuesPerBlock; ++i) values[i] = decoded[i];
+}
