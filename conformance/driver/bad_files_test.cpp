@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Is every broken twin refused for its own reason, by every command that opens it, while its good twin passes?
+#include <sys/resource.h>
+
 #include <boost/test/unit_test.hpp>
+#include <cstdint>
+#include <cstring>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
+#include "conformance/gguf/temporary_folder.hpp"
 #include "process.hpp"
 
 namespace colidrv::test {
@@ -73,6 +79,56 @@ BOOST_AUTO_TEST_CASE(inspect_says_why_a_sound_header_is_no_model) {
     BOOST_TEST(json.at("tensors").size() > 10U);
     BOOST_TEST(contains(expect_success({"inspect", fixture(file)}).out, "not a model that coli runs: "));
   }
+}
+
+// Every number of the header in turn is nothing, or more than any file could back: the run is refused by the number's key
+// or the tensor that doesn't fit it, or it is of no consequence; and whatever it is, it fits into little memory.
+BOOST_AUTO_TEST_CASE(no_number_of_a_header_takes_memory_that_the_file_cannot_justify) {
+  const coli::gguf::test::TemporaryFolder folder;
+  std::string good;
+  {
+    std::ifstream in(fixture("tiny_min.gguf"), std::ios::binary);
+    good.assign(std::istreambuf_iterator<char>(in), {});
+  }
+  rlimit before{};
+  BOOST_REQUIRE(::getrlimit(RLIMIT_AS, &before) == 0);
+  const rlimit little{400U << 20, before.rlim_max};
+  unsigned refused = 0, harmless = 0;
+  for (const std::string key : {"general.alignment", "general.quantization_version", "qwen3moe.block_count", "qwen3moe.context_length", "qwen3moe.embedding_length", "qwen3moe.feed_forward_length",
+                                "qwen3moe.attention.head_count", "qwen3moe.attention.head_count_kv", "qwen3moe.attention.key_length", "qwen3moe.attention.value_length",
+                                "qwen3moe.expert_count", "qwen3moe.expert_used_count", "qwen3moe.expert_feed_forward_length", "tokenizer.ggml.eos_token_id", "tokenizer.ggml.padding_token_id"}) {
+    const std::size_t at = good.find(key);
+    if (at == std::string::npos) continue;
+    for (const std::uint32_t value : {0U, 1U, 65535U, 1U << 24, (1U << 31) - 1, 1U << 31, ~0U}) {
+      std::string bytes = good;
+      const std::uint32_t type_and_value[]{4, value};  // u32
+      BOOST_REQUIRE(std::memcmp(bytes.data() + at + key.size(), type_and_value, 4) == 0);
+      std::memcpy(bytes.data() + at + key.size(), type_and_value, 8);
+      const std::string path = folder.write("x.gguf", bytes);
+      BOOST_REQUIRE(::setrlimit(RLIMIT_AS, &little) == 0);
+      const Outcome outcome = colidrv({"run", path, "--tokens", "1,2", "-n", "1", "--memory", "64MiB", "--quiet"});
+      BOOST_REQUIRE(::setrlimit(RLIMIT_AS, &before) == 0);
+      BOOST_TEST_CONTEXT(key << " = " << value << ": exit " << outcome.code << ", " << outcome.err) {
+        BOOST_TEST(!outcome.by_signal);
+        if (outcome.code == 0) {
+          ++harmless;
+          continue;
+        }
+        ++refused;
+        const std::string line = last_line(outcome.err);
+        if (key == "qwen3moe.context_length" && value == 1) {
+          BOOST_TEST(outcome.code == 2);
+          continue;
+        }
+        BOOST_TEST(outcome.code == 5);
+        BOOST_TEST(contains(line, path + ": "));
+        const bool other_of_a_pair = key == "qwen3moe.expert_count" && contains(line, "qwen3moe.expert_used_count: ");
+        BOOST_TEST((contains(line, key + ": ") || contains(line, ".weight: ") || other_of_a_pair));
+      }
+    }
+  }
+  BOOST_TEST(refused >= 60U);
+  BOOST_TEST(harmless >= 10U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

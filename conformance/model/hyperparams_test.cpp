@@ -8,6 +8,7 @@
 #include "coli/gguf/model_file.hpp"
 #include "coli/gguf/writer.hpp"
 #include "coli/model/hyperparams.hpp"
+#include "coli/model/tensors.hpp"
 
 namespace coli::conformance {
 namespace {
@@ -143,6 +144,21 @@ BOOST_AUTO_TEST_CASE(impossible_and_unsupported_values_are_refused_by_key) {
 BOOST_AUTO_TEST_CASE(a_familys_spellings_meet_in_one_place) {
   for (const char* name : {"qwen3moe", "qwen3_moe", "Qwen3MoeForCausalLM"}) BOOST_CHECK(family_named(name) && *family_named(name) == Family::qwen3moe);
   for (const char* name : {"", "qwen3", "qwen2moe", "QWEN3MOE"}) BOOST_CHECK(!family_named(name));
+}
+
+// Files state the width of a dense FFN that none of their layers has: nothing may be kept for it.
+BOOST_AUTO_TEST_CASE(a_dense_width_counts_where_a_layer_is_dense) {
+  const auto bound = [](const std::string& name) {
+    const auto file = gguf::ModelFile::open(std::string(COLI_FIXTURES_DIR) + "/" + name);
+    BOOST_REQUIRE(file);
+    auto h = Hyperparams::read(file->metadata());
+    BOOST_REQUIRE(h);
+    BOOST_CHECK_GT(h->dense_ffn, 0U);
+    BOOST_REQUIRE(ModelTensors::bind(*file, *h, FormatSet::all()));
+    return h->dense_ffn;
+  };
+  BOOST_CHECK_EQUAL(bound("tiny_min.gguf"), 0U);
+  BOOST_CHECK_GT(bound("tiny_dense1.gguf"), 0U);
 }
 
 }  // namespace

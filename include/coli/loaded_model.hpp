@@ -109,8 +109,8 @@ struct LoadedModel {
  private:
   Result<void> read_header(const EngineOptions& options) {
     COLI_TRY(h, Hyperparams::read(file.metadata()));
-    hyperparams = h;
     COLI_TRY(bound, ModelTensors::bind(file, h, FormatSet::of(typename P::Formats{})));
+    hyperparams = h;
     tensors = std::move(bound);
     if (auto read = Tokenizer::from(file.metadata())) {
       tokenizer = std::move(*read);

@@ -46,8 +46,9 @@ struct ModelTensors {
   std::vector<LayerTensors> layers;
   std::uint32_t n_vocab = 0;
 
+  /// Sets h.dense_ffn to 0 where no layer is dense: files state a width that nothing in them has, and nothing is then kept for it.
   /// Errors: bad_input naming the tensor; unavailable where the format is known but not in `allowed`.
-  static Result<ModelTensors> bind(const gguf::ModelFile& file, const Hyperparams& h, FormatSet allowed);
+  static Result<ModelTensors> bind(const gguf::ModelFile& file, Hyperparams& h, FormatSet allowed);
 };
 
 namespace detail {
@@ -101,7 +102,7 @@ class TensorBinder {
 
 }  // namespace detail
 
-inline Result<ModelTensors> ModelTensors::bind(const gguf::ModelFile& file, const Hyperparams& h, FormatSet allowed) {
+inline Result<ModelTensors> ModelTensors::bind(const gguf::ModelFile& file, Hyperparams& h, FormatSet allowed) {
   detail::TensorBinder binder(file, allowed);
   ModelTensors model;
 
@@ -115,6 +116,7 @@ inline Result<ModelTensors> ModelTensors::bind(const gguf::ModelFile& file, cons
   if (binder.has("output.weight")) COLI_CHECK(binder.claim("output.weight", n_vocab, h.hidden, 0, model.output));
 
   model.layers.resize(h.n_layers);
+  bool any_dense = false;
   for (std::uint32_t l = 0; l < h.n_layers; ++l) {
     LayerTensors& layer = model.layers[l];
     const auto name = [&](const char* part) { return "blk." + std::to_string(l) + "." + part + ".weight"; };
@@ -127,6 +129,7 @@ inline Result<ModelTensors> ModelTensors::bind(const gguf::ModelFile& file, cons
     COLI_CHECK(binder.claim_vector(name("attn_k_norm"), h.head_dim, layer.k_norm));
     COLI_CHECK(binder.claim_vector(name("ffn_norm"), h.hidden, layer.ffn_norm));
     const bool dense = !binder.has(name("ffn_gate_inp")) && !binder.has(name("ffn_gate_exps")) && binder.has(name("ffn_gate"));
+    any_dense = any_dense || dense;
     if (dense) {
       if (h.dense_ffn == 0) return Error{Errc::bad_input, "missing, but layer " + std::to_string(l) + " is dense", "qwen3moe.feed_forward_length"};
       COLI_CHECK(binder.claim(name("ffn_gate"), h.dense_ffn, h.hidden, 0, layer.gate));
@@ -139,6 +142,7 @@ inline Result<ModelTensors> ModelTensors::bind(const gguf::ModelFile& file, cons
       COLI_CHECK(binder.claim(name("ffn_down_exps"), h.hidden, h.expert_ffn, h.n_experts, layer.down));
     }
   }
+  if (!any_dense) h.dense_ffn = 0;
   COLI_CHECK(binder.all_claimed(h.n_layers));
   return model;
 }
