@@ -64,6 +64,21 @@ BOOST_AUTO_TEST_CASE(a_read_that_fails_while_everything_is_filled_is_told) {
   BOOST_TEST((filled.error().code == Errc::io));
 }
 
+BOOST_AUTO_TEST_CASE(a_cancel_is_seen_while_down_is_awaited) {
+  Bench bench(8);
+  std::atomic<bool> cancel{false};
+  auto lease = *bench.cache->acquire(kLayer, ids({0}), &cancel);
+  bench.store.arrive(ExpertId{0}, Part::gate);
+  bench.store.arrive(ExpertId{0}, Part::up);
+  const auto ready = lease.next();
+  BOOST_REQUIRE(ready);
+  BOOST_REQUIRE(ready->has_value());
+  cancel.store(true);
+  const auto down = lease.down(**ready);  // it never comes
+  BOOST_REQUIRE(!down);
+  BOOST_TEST((down.error().code == Errc::interrupted));
+}
+
 BOOST_AUTO_TEST_CASE(resident_experts_come_first_then_the_others_as_they_arrive) {
   Bench bench(8);
   bench.make_resident({1, 5, 6});

@@ -403,6 +403,11 @@ class Variants:
         return ("survived" if judges else "no test includes it"), None
 
 
+def source_line(file, line):
+    lines = open(os.path.join(ROOT, file), encoding="utf-8").read().split("\n")
+    return lines[line].split("//")[0].strip() if line < len(lines) else None
+
+
 def identity(m):
     return json.dumps([m["file"], m["line"], m["column"], m["to"]])
 
@@ -493,7 +498,11 @@ def main():
     if args.planted:
         sys.exit(0 if planted(args.work, args.again) else 1)
     known, done = equivalents(), load(results)
-    mutations = draw(args.count, args.seed)
+    if args.again:  # what survived, whatever would be drawn today
+        mutations = [r for r in done.values() if r["verdict"] == "survived" and key(r) not in known and r["was"] == source_line(r["file"], r["line"])]
+        mutations = [{**m, "n": n + 1} for n, m in enumerate(mutations)]
+    else:
+        mutations = draw(args.count, args.seed)
     print(f"mutate: seed {args.seed}, {len(mutations)} mutations", flush=True)
     if args.list:
         for m in mutations:
@@ -503,7 +512,7 @@ def main():
     for folder in args.only.split(","):
         for isa in ISAS:
             of = [m for m in mutations if m["folder"] == folder and ("avx512" in m["file"]) == (isa == ISAS[1])]
-            todo = [m for m in of if identity(m) not in done or args.again and done[identity(m)]["verdict"] == "survived" and key(m) not in known]
+            todo = [m for m in of if args.again or identity(m) not in done]
             if not todo:
                 continue
             variants = Variants(Build(args.work, tree, isa), folder, of)
