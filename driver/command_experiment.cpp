@@ -2,6 +2,7 @@
 // colidrv experiment run and colidrv receipt check: is one value of one option better, and does the proof hold?
 #include <cstdio>
 
+#include "coli/core/bounded_json.hpp"
 #include "coli/evidence/arm_process.hpp"
 #include "coli/evidence/experiment.hpp"
 #include "coli/evidence/process_usage.hpp"
@@ -23,8 +24,8 @@ struct ExperimentOptions {
 /// Errors: io; bad_input, where it is no JSON.
 coli::Result<Json> read_json(const std::string& path) {
   COLI_TRY(text, read_text_file(path));
-  Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) return coli::Error{coli::Errc::bad_input, "is not JSON", "", path};
+  Json json = coli::parse_bounded_json(text);
+  if (json.is_discarded()) return coli::Error{coli::Errc::bad_input, "is not JSON (or nests deeper than 64 levels)", "", path};
   return json;
 }
 

@@ -2,8 +2,8 @@
 // colidrv replay: what would other policies and other amounts of memory have hit?
 #include <cstdio>
 
+#include "coli/evidence/export_routes.hpp"
 #include "coli/evidence/replay_output.hpp"
-#include "coli/moe/route_trace_writer.hpp"
 #include "driver/commands.hpp"
 #include "driver/json_output.hpp"
 
@@ -23,41 +23,6 @@ coli::Result<double> rate(const std::string& text, const char* option) {
   const auto bytes = coli::parse_bytes(text);
   if (!bytes || bytes->value == 0) return coli::Error{coli::Errc::usage, "'" + text + "' is not bytes a second; expected a number with K, M or G", option};
   return static_cast<double>(bytes->value);
-}
-
-/// Writes the trace in the form that the name ends in: .csv, .json, otherwise binary.
-coli::Result<void> export_trace(const std::string& from, const std::string& to) {
-  std::string text;
-  std::optional<coli::RouteTraceWriter> writer;
-  const bool csv = to.ends_with(".csv"), json = to.ends_with(".json");
-  const std::string unfinished = to + ".tmp." + std::to_string(::getpid());
-  Json tree{{"coli_route_trace", 1}};
-  coli::RouteHeader header;
-  std::uint64_t n_tokens = 0;
-  std::optional<coli::Error> failed;
-  COLI_TRY(end, coli::for_each_route(
-                    from,
-                    [&](const coli::RouteHeader& h, std::size_t) -> coli::Result<void> {
-                      header = h;
-                      if (csv) text = coli::csv_begin(h);
-                      if (json) tree["header"] = h.to_json(), tree["tokens"] = Json::array();
-                      if (csv || json) return {};
-                      COLI_TRY(created, coli::RouteTraceWriter::create(unfinished, h));
-                      writer.emplace(std::move(created));
-                      return {};
-                    },
-                    [&](const coli::RouteToken& token) {
-                      ++n_tokens;
-                      if (csv) coli::csv_append(header, token, text);
-                      else if (json) tree["tokens"].push_back(coli::json_of(header, token));
-                      else if (auto written = writer->append({&token, 1}); !written && !failed) failed = std::move(written).error();
-                    }));
-  if (json) return write_json(tree, to);
-  if (csv) return write_text(text + coli::csv_end(n_tokens), to);
-  if (failed) return *failed;
-  COLI_CHECK(writer->finish(end.counted.value_or(Json::object())));
-  if (std::rename(unfinished.c_str(), to.c_str()) != 0) return coli::Error{coli::Errc::io, std::string("cannot rename: ") + std::strerror(errno), "", to};
-  return {};
 }
 
 coli::Result<void> replay(const ReplayOptions& options) {
@@ -82,7 +47,7 @@ coli::Result<void> replay(const ReplayOptions& options) {
     COLI_TRY(given, rate(options.weights_rate, "--weights-rate"));
     weights_rate = given;
   }
-  if (!options.exported.empty()) COLI_CHECK(export_trace(options.trace, options.exported));
+  if (!options.exported.empty()) COLI_CHECK(coli::export_routes(options.trace, options.exported));
   COLI_TRY(routes, coli::load_routes(options.trace));
   if (request.budgets.empty()) {
     COLI_TRY(budgets, coli::parse_budgets(coli::recorded_slots(routes.header) ? "6.25%,12.5%,25%,37.5%,50%,75%,100%,recorded" : "6.25%,12.5%,25%,37.5%,50%,75%,100%"));

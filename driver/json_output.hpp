@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "coli/core/error.hpp"
+#include "coli/core/replace_file.hpp"
 #include "coli/evaluation/json_number.hpp"
 
 namespace colidrv {
@@ -28,13 +29,6 @@ inline void add_json_option(CLI::App& command, std::string& path) {
       ->check([](const std::string& value) { return value.empty() ? std::string("needs the name of a file, or -") : std::string(); });
 }
 
-/// Whether `path` names something that is not replaced but written to: a device, a pipe.
-inline bool is_special_file(const std::string& path) {
-  std::error_code unknown;
-  const auto status = std::filesystem::status(path, unknown);
-  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status);
-}
-
 /// Can write_json write there? Asked before the work that it would report. Errors: io, naming the path.
 inline coli::Result<void> check_json_path(const std::string& path, const char* option = "--json") {
   if (path.empty() || path == "-") return {};
@@ -42,35 +36,18 @@ inline coli::Result<void> check_json_path(const std::string& path, const char* o
   std::error_code unknown;
   if (std::filesystem::is_directory(path, unknown)) return refuse(EISDIR);
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  const std::string must_be_writable = is_special_file(path) ? path : folder.empty() ? "." : folder.string();
+  const std::string must_be_writable = coli::is_special_file(path) ? path : folder.empty() ? "." : folder.string();
   if (::access(must_be_writable.c_str(), W_OK) != 0) return refuse(errno);
-  if (!is_special_file(path) && !std::filesystem::is_directory(must_be_writable, unknown)) return refuse(ENOTDIR);
+  if (!coli::is_special_file(path) && !std::filesystem::is_directory(must_be_writable, unknown)) return refuse(ENOTDIR);
   return {};
 }
 
 /// Writes `text` to `path`, or to standard output for "-". A file appears under its name only when it is complete; a
 /// link goes on pointing at it. Errors: io, naming the path.
 inline coli::Result<void> write_text(const std::string& text, const std::string& path) {
-  const auto refuse = [&](const char* what) { return coli::Error{coli::Errc::io, std::string(what) + ": " + std::strerror(errno), "", path}; };
-  if (path == "-") {
-    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) return refuse("cannot write to standard output");
-    return {};
-  }
-  const bool special = is_special_file(path);
-  std::error_code no_link;
-  const std::filesystem::path linked = std::filesystem::is_symlink(path, no_link) ? std::filesystem::weakly_canonical(path, no_link) : std::filesystem::path(path);
-  const std::string target = no_link || linked.empty() ? path : linked.string();
-  const std::string written_to = special ? path : target + ".tmp." + std::to_string(::getpid());
-  std::FILE* file = std::fopen(written_to.c_str(), "wb");
-  if (file == nullptr) return refuse("cannot create");
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0 && (special || ::fsync(::fileno(file)) == 0);
-  const int why = errno;
-  const bool closed = std::fclose(file) == 0;
-  if (!written) errno = why;
-  if (written && closed && (special || std::rename(written_to.c_str(), target.c_str()) == 0)) return {};
-  const coli::Error error = refuse("cannot write");
-  if (!special) ::unlink(written_to.c_str());
-  return error;
+  if (path != "-") return coli::replace_file(text, path);
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return {};
+  return coli::Error{coli::Errc::io, std::string("cannot write to standard output: ") + std::strerror(errno), "", path};
 }
 
 /// The same for `object` and a newline. Text that is not UTF-8 (an unfinished character at the end of a generation)

@@ -8,9 +8,11 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "coli/core/bounded_json.hpp"
 #include "coli/evidence/experiment.hpp"
 
 namespace coli {
@@ -192,11 +194,14 @@ const std::vector<Planted> kPlanted{
     {"fallback", "another profile ran than was asked for", [](Json& r) { for (Json& s : r["samples"]) s["mode"]["profile"] = "scalar"; }},
     {"counters", "counters that were not reset between runs", [](Json& r) { std::uint64_t sum = 0; for (Json& s : r["samples"]) sum += 1500, s["cache"]["hits"] = sum; }},
     {"counters", "counters that nobody kept", [](Json& r) { r["samples"][4]["cache"]["hits"] = 0; }},
+    {"contradiction", "a value that its own counter denies", [](Json& r) { r["manifest"]["metric"] = "cache.misses"; }},
+    {"impossible-time", "baseline samples edited slower than their runs took, all figures worked out again", [](Json& r) { for (Json& s : r["samples"]) if (s["arm"] == "baseline" && s["kind"] == "measured") s["value"] = 5.0; r["arms"]["baseline"] = {{"n", 5}, {"median", 5.0}, {"min", 5.0}, {"max", 5.0}}; r["verdict"]["improvement"] = 12.1 / 5.0 - 1; }},
+    {"wrong-median", "samples edited, and nothing else", [](Json& r) { for (Json& s : r["samples"]) if (s["arm"] == "candidate") s["value"] = s["value"].get<double>() + 1; }},
     {"one-run-one-sample", "one run told twice", [](Json& r) { r["samples"][4]["run"] = r["samples"][3]["run"]; }},
     {"over-limit", "over the limit", [](Json& r) { r["samples"][4]["process"]["peak_rss_bytes"] = std::uint64_t{5} << 30; }},
     {"not-cold", "read from the page cache", [](Json& r) { r["samples"][4]["process"]["io_read_bytes"] = 0; }},
     {"missing-warmup", "no warm-up", [](Json& r) { r["samples"].erase(0), r["samples"].erase(0); }},
-    {"order", "a warm-up last", [](Json& r) { Json s = r["samples"][0]; s["run"] = "late", s["started"] = 5000, s["finished"] = 5001; r["samples"].push_back(s); }},
+    {"order", "a warm-up last", [](Json& r) { Json s = r["samples"][0]; s["run"] = "late", s["started"] = 5000, s["finished"] = 5009; r["samples"].push_back(s); }},
     {"commit", "no commit", [](Json& r) { r["build"]["commit"] = "unknown"; }},
     {"commit", "changes that it doesn't own up to", [](Json& r) { r["build"]["commit"] = "0123456789ab+changes"; }},
     {"model-hash", "no model hash", [](Json& r) { r["model"]["fingerprint_sha256"] = "?"; }},
@@ -209,6 +214,7 @@ const std::vector<Planted> kPlanted{
 };
 
 BOOST_AUTO_TEST_CASE(every_planted_receipt_is_refused_for_its_own_reason) {
+  std::set<std::string> rules;
   for (const Planted& planted : kPlanted) {
     Json receipt = good();
     planted.damage(receipt);
@@ -219,7 +225,10 @@ BOOST_AUTO_TEST_CASE(every_planted_receipt_is_refused_for_its_own_reason) {
     BOOST_TEST(check.has(planted.rule), planted.what << ": expected " << planted.rule << ", found" << found);
     if (!check.findings.empty()) BOOST_TEST(check.findings.front().rule == planted.rule, planted.what << ": said first " << check.findings.front().rule << ": " << check.findings.front().message);
     BOOST_TEST(!check.has("seal"), planted.what);
+    rules.insert(planted.rule);
   }
+  BOOST_TEST(kPlanted.size() >= 50U);
+  BOOST_TEST(rules.size() >= 30U);  // kinds of reason; two dishonest files of one kind are refused by one rule
   Json changed = good();  // whoever only edits a number leaves the hash behind
   changed["machine"]["load"] = 0.2;
   BOOST_TEST(check_receipt(changed).has("seal"));
@@ -241,6 +250,16 @@ BOOST_AUTO_TEST_CASE(receipts_that_were_committed_hold) {
 }
 
 BOOST_AUTO_TEST_CASE(nothing_that_is_no_receipt_upsets_the_checker) {
+  // Nested deeper than a stack: comparing or writing it would recurse as deep.
+  const std::string deep = std::string(300000, '[') + std::string(300000, ']');
+  std::string deep_receipt = good().dump();
+  deep_receipt.replace(deep_receipt.find("\"load\":0.1"), 10, "\"load\":" + deep);
+  BOOST_TEST(parse_bounded_json(deep_receipt).is_discarded());
+  BOOST_TEST(parse_bounded_json(deep).is_discarded());
+  const auto nested = [](std::size_t n) { return parse_bounded_json("{\"a\":" + std::string(n - 1, '[') + std::string(n - 1, ']') + "}"); };
+  BOOST_TEST(nested(kMostJsonDepth).is_object());
+  BOOST_TEST(nested(kMostJsonDepth + 1).is_discarded());
+  BOOST_TEST(parse_bounded_json("\"" + std::string(300, '[') + "\\\"[\"").is_string());  // brackets in a text are none
   for (const char* text : {"null", "[]", "{}", "1", "\"x\"", "{\"schema\":\"coli.receipt/1\"}", "{\"schema\":\"coli.receipt/1\",\"quality\":1,\"manifest\":[],\"machine\":2,\"build\":3,\"model\":4,\"samples\":{},\"arms\":5,\"verdict\":6,\"sha256\":7}"})
     BOOST_TEST(!check_receipt(Json::parse(text)).holds());
   // Every value of a good one replaced by every kind of value: refused or held, never a crash.

@@ -147,6 +147,42 @@ BOOST_AUTO_TEST_CASE(predicted_time_is_the_models_own) {
   BOOST_TEST(*report.points[0].regret == 0);
 }
 
+/// One MoE layer of 4 experts a token, worked by hand: head 0.1 s, trunk 0.05, an expert computes 0.1 and is read in 0.25.
+double seconds_a_token(std::uint32_t n_misses, bool overlap = true, double recall = 0, std::uint32_t tokens = 1) {
+  RouteHeader header = test::planted_header(2, 8, 4);
+  header.layers = {{{}, 1500}, {{400, 300, 300}, 500}};
+  header.settings["head_bytes"] = 1000;
+  ReplayClock clock(header, {4000, 10000, overlap, recall, ""});
+  for (std::uint32_t t = 0; t < tokens; ++t) clock(LayerId{1}, Phase::decode, 4, n_misses);
+  return clock.seconds(tokens) / tokens;
+}
+
+BOOST_AUTO_TEST_CASE(predicted_time_is_what_is_worked_out_by_hand) {
+  const auto is = [](double seconds, double by_hand) { BOOST_TEST(std::abs(seconds - by_hand) < 1e-12, seconds << " against " << by_hand); };
+  is(seconds_a_token(0), 0.1 + 0.05 + 0.4);                // all resident: head, trunk, four experts
+  is(seconds_a_token(1), 0.1 + 0.05 + 0.3 + 0.1);          // 0.25 s of reading hide behind three experts; the last arrives, then 0.1
+  is(seconds_a_token(2), 0.1 + 0.05 + 0.5 + 0.1);          // 0.5 s of reading outlast two experts
+  is(seconds_a_token(4), 0.1 + 0.05 + 1.0 + 0.1);
+  is(seconds_a_token(1, false), 0.1 + 0.05 + 0.4 + 0.25);  // nothing hides
+  is(seconds_a_token(4, false), 0.1 + 0.05 + 0.4 + 1.0);
+  // Guesses are read while the disk idles: never in the first layer, then as far as recall and idle time go.
+  is(seconds_a_token(4, true, 0.5, 1), seconds_a_token(4));
+  is(2 * seconds_a_token(2, true, 1, 2), 0.2 + 2 * 0.05 + 0.6 + (0.35 + 0.1));  // first: 0.65 s in the layer, 0.15 idle; second: 0.5 - 0.15 to read
+}
+
+BOOST_AUTO_TEST_CASE(predicted_time_obeys_its_laws) {
+  for (std::uint32_t m = 0; m <= 4; ++m) {
+    BOOST_TEST(seconds_a_token(m) <= seconds_a_token(m, false) + 1e-12);            // overlap never costs
+    for (const double recall : {0.2, 0.6, 1.0}) BOOST_TEST(seconds_a_token(m, true, recall, 50) <= seconds_a_token(m, true, 0, 50) + 1e-12);
+    if (m > 0) BOOST_TEST(seconds_a_token(m) >= seconds_a_token(m - 1));            // a miss never helps
+    if (m > 0) BOOST_TEST(seconds_a_token(m, true, 1, 50) >= 0.1 + 0.05 + 0.4 - 1e-9);  // nor less than computing takes
+  }
+  const RouteHeader header = test::planted_header(2, 8, 4);
+  ReplayClock unknown(header, TimeModel{});
+  unknown(LayerId{1}, Phase::decode, 4, 2);
+  BOOST_TEST(unknown.seconds(0) == 0);
+}
+
 BOOST_AUTO_TEST_CASE(outputs_agree_with_the_report) {
   const RouteHeader header = test::planted_header(4, 16, 3);
   LoadedRoutes routes = collect(header, test::planted_tokens(header, 5, 60));

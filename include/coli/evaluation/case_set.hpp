@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "coli/core/bounded_json.hpp"
 #include "coli/core/error.hpp"
 #include "coli/core/ids.hpp"
 #include "coli/core/ids_hash.hpp"
@@ -55,7 +56,7 @@ inline bool read_ids(const Json& entry, const char* key, std::vector<TokenId>& i
 /// The object that a file of cases, goldens or a lane must be. Errors: bad_input, naming the field.
 inline Result<Json> parse_root(std::string_view text, const std::string& path, std::string_view what) {
   const auto bad = [&](std::string field, std::string why) { return Error{Errc::bad_input, std::move(why), std::move(field), path}; };
-  Json root = Json::parse(text, nullptr, false);
+  Json root = parse_bounded_json(text);
   if (root.is_discarded()) return bad("", "is not JSON");
   if (!root.is_object() || !root.contains("schema") || root["schema"] != 1) return bad("schema", "is not 1; this is no " + std::string(what) + " that coli knows");
   if (!root.contains("cases") || !root["cases"].is_array()) return bad("cases", "the list of cases is missing");

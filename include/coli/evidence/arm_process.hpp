@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "coli/core/bounded_json.hpp"
 #include "coli/core/bytes.hpp"
 #include "coli/core/error.hpp"
 
@@ -102,7 +103,7 @@ inline Result<nlohmann::ordered_json> run_program(const std::string& program, co
   std::filesystem::remove(result);
   if (failed != 0) return Error{Errc::io, "cannot start a run: " + std::generic_category().message(failed)};
   exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  nlohmann::ordered_json json = nlohmann::ordered_json::parse(text, nullptr, false);
+  nlohmann::ordered_json json = parse_bounded_json(text);
   return json.is_object() ? json : nlohmann::ordered_json::object();
 }
 

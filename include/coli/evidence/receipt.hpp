@@ -190,6 +190,15 @@ class ReceiptChecker {
     const std::uint64_t a_token = u(routes["moe_layers"]) * u(routes["top_k"]), asked = u(cache["hits"]) + u(cache["misses"]);
     if (asked > (u(tokens["prefill"]) + u(tokens["decode"])) * a_token || asked < u(tokens["decode"]) * a_token)
       find("counters", at + ": " + std::to_string(asked) + " hits and misses can't be of one run of " + std::to_string(u(tokens["prefill"]) + u(tokens["decode"])) + " tokens: counters were not reset, or not kept");
+    if (manifest_.metric.starts_with("cache.")) {  // counted twice in a sample: both must say the same
+      const std::string counter = manifest_.metric.substr(6);
+      if (cache.contains(counter) && cache[counter] != s["value"]) find("contradiction", at + ".value is " + s["value"].dump() + ", and cache." + counter + " is " + cache[counter].dump());
+    }
+    if (manifest_.metric == "decode_tps" || manifest_.metric == "prefill_tps") {  // the work must fit into the time that it took
+      const double working = static_cast<double>(u(tokens[manifest_.metric == "decode_tps" ? "decode" : "prefill"])) / s["value"].get<double>();
+      if (const double took = s["finished"].get<double>() - s["started"].get<double>(); took > 0 && working > took * 1.001 + 0.001)
+        find("impossible-time", at + ": at " + s["value"].dump() + " tok/s its tokens take " + std::to_string(working) + " s; the run took " + std::to_string(took));
+    }
     if (manifest_.memory_limit && u(process["peak_rss_bytes"]) > manifest_.memory_limit->value) find("over-limit", at + " held " + process["peak_rss_bytes"].dump() + " bytes under a limit of " + std::to_string(manifest_.memory_limit->value));
     if (const std::uint64_t read = u(cache["bytes_read"]); manifest_.cold && u(process["io_read_bytes"]) < read - read / 50)
       find("not-cold", at + " read " + process["io_read_bytes"].dump() + " bytes from disk for " + std::to_string(read) + " of experts: the caches were not cold");

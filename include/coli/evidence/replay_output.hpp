@@ -128,11 +128,11 @@ struct ReplayOutput {
     out += "<table><tr><th>tokens apart</th><th>experts shared</th><th>in random order</th><th>standard deviations</th></tr>\n";
     for (const LagOverlap& o : statistics.overlaps) out += "<tr><td>" + std::to_string(o.lag) + "</td><td>" + svg::number(100 * o.shared) + " %</td><td>" + svg::number(100 * o.expected) + " %</td><td>" + svg::number(o.z) + "</td></tr>\n";
     out += "</table>\n<h2>Which experts</h2>\n" + svg::heat_map(statistics.uses);
-    out += "<h2>All figures</h2>\n<table><tr><th>budget</th><th>bytes</th><th>experts held</th><th>slots</th><th>policy</th><th>prefill hits</th><th>decode hits</th><th>misses a token</th><th>regret</th><th>gap closed</th><th>tok/s</th></tr>\n";
+    out += "<h2>All figures</h2>\n<div class=\"wide\"><table><tr><th>budget</th><th>bytes</th><th>experts held</th><th>slots</th><th>policy</th><th>prefill hits</th><th>decode hits</th><th>misses a token</th><th>regret</th><th>gap closed</th><th>tok/s</th></tr>\n";
     for (const ReplayCurvePoint& p : report.points)
       out += "<tr><td>" + svg::escape(p.budget) + "</td><td>" + to_text(p.bytes) + "</td><td>" + std::to_string(p.slots) + "</td><td>" + slot_kind(p) + "</td><td>" + p.policy + "</td><td>" + svg::number(100 * p.counts.hit_rate(Phase::prefill)) + " %</td><td>" + svg::number(100 * p.counts.hit_rate(Phase::decode)) + " %</td><td>" +
              svg::number(routes.n_decoded == 0 ? 0 : static_cast<double>(p.counts.misses_in(Phase::decode)) / static_cast<double>(routes.n_decoded)) + "</td><td>" + (p.regret ? std::to_string(*p.regret) : "") + "</td><td>" + (p.gap_closed ? svg::number(100 * *p.gap_closed, 0) + " %" : "") + "</td><td>" + (p.tokens_per_second ? svg::number(*p.tokens_per_second, 2) : "") + "</td></tr>\n";
-    out += "</table>\n<p class=\"small\">Regret: misses more than Belady&#8217;s rule, which knows the future. Gap closed: of LRU&#8217;s misses beyond Belady&#8217;s, how many the policy saves. Uniform slots fit any expert; typed ones are divided by size, as the engine divides its memory.</p>\n<h2>Where the trace comes from</h2>\n<pre>" +
+    out += "</table></div>\n<p class=\"small\">Regret: misses more than Belady&#8217;s rule, which knows the future. Gap closed: of LRU&#8217;s misses beyond Belady&#8217;s, how many the policy saves. Uniform slots fit any expert; typed ones are divided by size, as the engine divides its memory.</p>\n<h2>Where the trace comes from</h2>\n<pre>" +
            svg::escape(nlohmann::ordered_json{{"model", h.to_json()["model"]}, {"prompt_sha256", h.prompt_sha256}, {"sampler", h.sampler}, {"lossy", h.lossy}, {"settings", h.settings}, {"source", h.source}}.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)) + "</pre>\n</body></html>\n";
     return out;
   }
@@ -144,7 +144,7 @@ struct ReplayOutput {
       "body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:62rem;margin:2rem auto;padding:0 1rem}\n"
       "svg{width:100%;height:auto}svg text{fill:var(--ink);font-family:inherit}.tick{font-size:12px;fill:var(--dim)!important}.note{font-size:13px}.title{font-size:14px;font-weight:600}\n"
       ".grid{stroke:var(--line);stroke-width:1}.mark{stroke:var(--dim);stroke-width:1.5;stroke-dasharray:2 4}\n"
-      "table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:14px}td,th{padding:.15rem .6rem;border-bottom:1px solid var(--line);text-align:right}\n"
+      ".wide{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:14px}td{white-space:nowrap}td,th{padding:.15rem .6rem;border-bottom:1px solid var(--line);text-align:right}\n"
       ".warning{border-left:4px solid #d55e00;padding-left:.8rem;font-weight:600}.small,pre{font-size:13px;color:var(--dim)}pre{white-space:pre-wrap;overflow-wrap:anywhere}\n";
 
   static std::string slot_kind(const ReplayCurvePoint& p) { return p.kind == SlotKind::typed ? "typed" : "uniform"; }

@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "coli/core/bounded_json.hpp"
 #include "coli/core/error.hpp"
 #include "coli/core/ids.hpp"
 #include "coli/core/sha256.hpp"
@@ -131,7 +132,7 @@ inline Result<RouteTrace> parse_csv(std::string_view text) {
   const auto json = lines.next();
   if (!json || !json->starts_with("# ")) return lines.bad("is not the header");
   RouteTrace trace;
-  COLI_TRY(header, RouteHeader::from_json(RouteHeader::Json::parse(json->substr(2), nullptr, false)));
+  COLI_TRY(header, RouteHeader::from_json(parse_bounded_json(json->substr(2))));
   trace.header = std::move(header);
   const std::uint32_t k = trace.header.top_k;
   if (lines.next() != route_text::kCsvColumns) return lines.bad("the columns are not " + std::string(route_text::kCsvColumns));
@@ -200,7 +201,7 @@ inline RouteHeader::Json json_of(const RouteHeader& header, const RouteToken& to
 inline Result<RouteTrace> parse_json(std::string_view text) {
   using Json = RouteHeader::Json;
   const auto bad = [](std::string where, std::string why) { return Error{Errc::bad_input, std::move(why), std::move(where)}; };
-  const Json root = Json::parse(text, nullptr, false);
+  const Json root = parse_bounded_json(text);
   if (!root.is_object()) return bad("", "is not a JSON object: truncated or damaged");
   if (!root.contains("coli_route_trace") || root["coli_route_trace"] != 1) return bad("coli_route_trace", "is not 1");
   if (!root.contains("header") || !root.contains("tokens") || !root["tokens"].is_array()) return bad("", "has no header and tokens");

@@ -152,7 +152,7 @@ inline std::string heat_map(const std::vector<std::vector<std::uint64_t>>& uses)
     ++n_rows;
   }
   if (rows.empty()) return {};
-  std::string out = "<svg viewBox=\"0 0 940 " + std::to_string(40 + 10 * n_rows) + "\" role=\"img\" aria-label=\"uses by layer and expert\">\n<text class=\"title\" x=\"8\" y=\"16\">Layer (down), its experts from the most used to the least (across)</text>\n<g fill=\"" + std::string(kColours[1]) + "\">\n";
+  std::string out = "<svg viewBox=\"0 0 940 " + std::to_string(40 + 10 * n_rows) + "\" role=\"img\" aria-label=\"uses by layer and expert\">\n<text class=\"title\" x=\"8\" y=\"16\">Layer (down), its experts from the most used to the least (across); darker: used more often, relative to the layer&#8217;s most used</text>\n<g fill=\"" + std::string(kColours[1]) + "\">\n";
   for (const std::string& row : rows) out += row + "\n";
   return out + "</g></svg>\n";
 }

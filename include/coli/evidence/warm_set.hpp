@@ -6,13 +6,9 @@
 // its model by fingerprint; another model's is refused.
 #pragma once
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -22,8 +18,10 @@
 #include <utility>
 #include <vector>
 
+#include "coli/core/bounded_json.hpp"
 #include "coli/core/error.hpp"
 #include "coli/core/ids.hpp"
+#include "coli/core/replace_file.hpp"
 
 namespace coli {
 
@@ -38,14 +36,19 @@ class WarmSet {
   /// What the file holds; an empty set where there is no file yet. Errors: io; bad_input, where it is damaged or of
   /// another model.
   static Result<WarmSet> load(const std::string& path, std::string model_sha256, std::uint32_t n_layers, std::uint32_t n_experts) {
-    WarmSet set(std::move(model_sha256), n_layers, n_experts);
     std::error_code ignored;
-    if (!std::filesystem::exists(path, ignored)) return set;
+    if (!std::filesystem::exists(path, ignored)) return WarmSet(std::move(model_sha256), n_layers, n_experts);
     std::ifstream file(path, std::ios::binary);
     if (!file) return Error{Errc::io, "cannot open", "", path};
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
-    const auto bad = [&](std::string why) { return Error{Errc::bad_input, std::move(why), "--warm", path}; };
-    const Json json = Json::parse(text, nullptr, false);
+    auto set = parse({std::istreambuf_iterator<char>(file), {}}, std::move(model_sha256), n_layers, n_experts);
+    if (!set) return std::move(set).error().in_file(path);
+    return set;
+  }
+  /// The same of a file's text. Errors: bad_input.
+  static Result<WarmSet> parse(const std::string& text, std::string model_sha256, std::uint32_t n_layers, std::uint32_t n_experts) {
+    WarmSet set(std::move(model_sha256), n_layers, n_experts);
+    const auto bad = [&](std::string why) { return Error{Errc::bad_input, std::move(why), "--warm"}; };
+    const Json json = parse_bounded_json(text);
     if (!json.is_object() || json.value("format", Json()) != "coli warm set" || json.value("version", Json()) != 1) return bad("is not a warm set of version 1");
     if (json.value("model_fingerprint_sha256", Json()) != set.model_) return bad("was learned from another model");
     const Json scores = json.value("scores", Json()), runs = json.value("runs", Json());
@@ -89,16 +92,7 @@ class WarmSet {
   /// Writes the file, whole or not at all. Errors: io.
   Result<void> save(const std::string& path) const {
     const std::string text = Json{{"format", "coli warm set"}, {"version", 1}, {"model_fingerprint_sha256", model_}, {"runs", runs_}, {"scores", scores_}}.dump() + "\n";
-    const std::string unfinished = path + ".tmp." + std::to_string(::getpid());
-    const auto refuse = [&](const char* what) { return Error{Errc::io, std::string(what) + ": " + std::generic_category().message(errno), "--warm", path}; };
-    std::FILE* const file = std::fopen(unfinished.c_str(), "wb");
-    if (file == nullptr) return refuse("cannot create");
-    const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0 && ::fsync(::fileno(file)) == 0;
-    const bool closed = std::fclose(file) == 0;
-    if (written && closed && std::rename(unfinished.c_str(), path.c_str()) == 0) return {};
-    const Error error = refuse("cannot write");
-    ::unlink(unfinished.c_str());
-    return error;
+    return replace_file(text, path);
   }
 
   std::uint64_t runs() const noexcept { return runs_; }

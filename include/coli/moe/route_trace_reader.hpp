@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "coli/core/bounded_json.hpp"
 #include "coli/core/error.hpp"
 #include "coli/moe/route_trace.hpp"
 #include "coli/moe/route_trace_format.hpp"
@@ -79,7 +80,7 @@ class RouteTraceReader {
     if (kind != route_format::kEndKind) return bad("a frame of unknown kind " + std::to_string(kind));
     if (route_format::get<std::uint32_t>(body.data() + 4) != n_tokens_) return bad("its end counts " + std::to_string(route_format::get<std::uint32_t>(body.data() + 4)) + " tokens");
     const auto* const text = reinterpret_cast<const char*>(body.data() + 8);
-    counted_ = RouteHeader::Json::parse(text, text + body.size() - 8, nullptr, false);
+    counted_ = parse_bounded_json({text, body.size() - 8});
     if (!counted_->is_object()) return bad("its end is not a JSON object");
     if (at_ != end_) return bad("something follows its end");
     if (end_ != file_bytes_) return bad("something follows its end");
@@ -117,7 +118,7 @@ class RouteTraceReader {
     COLI_TRY(text, bytes(size));
     if (crc32(text) != crc) return bad("the header's checksum doesn't match: damaged");
     const auto* const begin = reinterpret_cast<const char*>(text.data());
-    COLI_TRY(header, RouteHeader::from_json(RouteHeader::Json::parse(begin, begin + text.size(), nullptr, false)));
+    COLI_TRY(header, RouteHeader::from_json(parse_bounded_json({begin, text.size()})));
     header_ = std::move(header);
     return {};
   }
