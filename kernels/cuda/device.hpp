@@ -55,7 +55,7 @@ class CudaDevice {
     COLI_CUDA_CHECK(cudaGetDeviceProperties(&device->properties_, ordinal));
     for (Stream& stream : device->streams_) COLI_CUDA_CHECK(cudaStreamCreateWithFlags(stream.into(), cudaStreamNonBlocking));
     COLI_CUDA_CHECK(cudaEventCreateWithFlags(device->order_.into(), cudaEventDisableTiming));
-    return device;
+    return Result<std::unique_ptr<CudaDevice>>(std::move(device));  // said in full: nvcc moves nothing by itself here
   }
 
   CudaDevice(const CudaDevice&) = delete;
@@ -157,7 +157,7 @@ class CudaDevice {
     Sequence sequence;
     COLI_CUDA_CHECK(cudaGraphGetNodes(graph.get(), nullptr, &sequence.n_nodes));
     COLI_CUDA_CHECK(cudaGraphInstantiate(sequence.graph.into(), graph.get(), 0));
-    return sequence;
+    return Result<Sequence>(std::move(sequence));
   }
   void replay(Sequence& sequence) {
     ++counts_.replays;

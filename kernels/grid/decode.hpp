@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What are the values of a block, where a thread decodes it whole? The format's own definition, but for tables.
 //
-// A device can't index a host's table: nvcc makes a trap of it, without a word (conformance/cuda/no_traps.sh looks). So what
+// nvcc may make a trap of a host's table that device code indexes, without a word (conformance/cuda/no_traps.sh looks). So what
 // has one is written out here; the cases compare it with kernels/ref, which uses the definition.
 #pragma once
 
