@@ -18,7 +18,7 @@ enum class Processor { host, device };
 struct MarginFloors {
   float token = 0;  // top logit less the second
   float route = 0;  // k-th router logit less the next
-  std::string_view source = "none: nothing excuses this lane";
+  std::string_view source = "none of its own: every lane carries its floors";
 };
 
 /// Text for people and figures for the planner; what needs no type to be known.
