@@ -4,9 +4,11 @@
 
 #include "coli/model/geometry.hpp"
 #include "coli/model/kv_cache.hpp"
+#include "coli/plan_report.hpp"
 #include "driver/commands.hpp"
 #include "driver/json_output.hpp"
 #include "driver/model_options.hpp"
+#include "driver/registry.hpp"
 
 namespace colidrv {
 namespace {
@@ -36,6 +38,15 @@ coli::Result<Json> geometry_json(const coli::gguf::ModelFile& file) {
               {"per_layer", std::move(layers)}};
 }
 
+/// What a run without options would hold here, or the least that runs, where that is too much for this machine.
+coli::Result<coli::PlanOutcome> plan_here(const coli::gguf::ModelFile& file) {
+  COLI_TRY(profile, find_profile("auto"));
+  COLI_TRY(needs, coli::model_needs(file, profile->formats));
+  COLI_TRY(planned, profile->planned());
+  COLI_TRY(machine, machine_for(file));
+  return coli::plan_run(needs, planned, machine, {}, coli::ReuseCurve::fallback());
+}
+
 Json shape_json(const coli::gguf::TensorInfo& tensor) {
   Json shape = Json::array();
   for (std::uint32_t d = 0; d < tensor.n_dims; ++d) shape.push_back(tensor.dims[d]);
@@ -59,7 +70,7 @@ coli::Result<Json> value_json(const coli::gguf::Metadata& metadata, const coli::
   return json_number(value);
 }
 
-void print(const coli::gguf::ModelFile& file, const std::string& architecture, const coli::Result<Json>& geometry) {
+void print(const coli::gguf::ModelFile& file, const std::string& architecture, const coli::Result<Json>& geometry, const coli::Result<coli::PlanOutcome>& planned) {
   std::printf("architecture: %s\n", architecture.c_str());
   for (const auto& shard : file.shards()) std::printf("file: %s, %s, GGUF v%u\n", shard.path.c_str(), coli::to_text(coli::Bytes{shard.size}).c_str(), shard.version);
   std::printf("\nmetadata:\n");
@@ -78,6 +89,8 @@ void print(const coli::gguf::ModelFile& file, const std::string& architecture, c
               (*geometry)["hidden"].get<unsigned long long>(), (*geometry)["experts"].get<unsigned long long>(), (*geometry)["top_k"].get<unsigned long long>());
   std::printf("  trunk (resident)        %s\n  experts, all layers     %s\n  experts of one token    %s (token cycle)\n  KV cache, f32           %s a position\n",
               bytes("trunk_bytes").c_str(), bytes("expert_bytes_total").c_str(), bytes("token_cycle_bytes").c_str(), bytes("kv_bytes_per_position").c_str());
+  if (!planned) std::printf("\nno run can be planned: %s\n", planned.error().line().c_str());
+  else std::printf("\n%s", (planned->plan ? coli::plan_text(*planned->plan) : coli::refusal_text(*planned->refusal)).c_str());
 }
 
 coli::Result<void> inspect(const InspectOptions& options) {
@@ -86,7 +99,8 @@ coli::Result<void> inspect(const InspectOptions& options) {
   COLI_TRY(named, file.metadata().find<std::string>("general.architecture"));
   const std::string architecture = named.value_or("(not said)");
   const coli::Result<Json> geometry = geometry_json(file);
-  if (options.json != "-") print(file, architecture, geometry);
+  const coli::Result<coli::PlanOutcome> planned = plan_here(file);
+  if (options.json != "-") print(file, architecture, geometry, planned);
   if (options.json.empty()) return {};
 
   Json tensors = Json::array();
@@ -100,6 +114,8 @@ coli::Result<void> inspect(const InspectOptions& options) {
   Json out{{"architecture", architecture}, {"tensors", std::move(tensors)}, {"metadata", std::move(metadata)}};
   out["geometry"] = geometry ? *geometry : Json(nullptr);
   if (!geometry) out["geometry_error"] = geometry.error().line();
+  out["plan"] = !planned ? Json(nullptr) : planned->plan ? coli::plan_json(*planned->plan) : coli::refusal_json(*planned->refusal);
+  if (!planned) out["plan_error"] = planned.error().line();
   return write_json(out, options.json);
 }
 
