@@ -50,6 +50,16 @@ BOOST_AUTO_TEST_CASE(hashes_see_every_bit_and_only_what_was_decided) {
   BOOST_TEST(hash_of(std::span(&base, 1)) != hash_of(std::span(&bit, 1)));
 }
 
+BOOST_AUTO_TEST_CASE(the_hash_of_routes_is_of_ids_in_rank_order) {
+  test::MadeUpModel model;
+  model.more = {5, 7};
+  const auto ranked = *decide(model, "a", test::ids({0}), 1, 8);
+  // by Python: hashlib.sha256(struct.pack('<3H', 0, 5, 7))
+  BOOST_TEST(ranked.route_ids_sha256 == "94bcf9ca70856b56492b9bd48be5b60f49caa9833e230d69f250ea8386783bf7");
+  model.more = {7, 5};
+  BOOST_TEST(decide(model, "a", test::ids({0}), 1, 8)->route_ids_sha256 != ranked.route_ids_sha256);
+}
+
 BOOST_AUTO_TEST_CASE(what_is_not_finite_names_its_step) {
   test::MadeUpModel model;
   model.table[2][0] = std::nanf("");

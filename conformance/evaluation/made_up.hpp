@@ -14,7 +14,7 @@
 
 namespace coli::test {
 
-/// After a token t the logits are table[t]; each position chooses expert t % 2 with a gap of gaps[t].
+/// After a token t the logits are table[t]; each position chooses expert t % 2, then those of `more`, with a gap of gaps[t].
 class MadeUpModel {
  public:
   struct Observer {
@@ -22,6 +22,7 @@ class MadeUpModel {
   };
   std::vector<std::vector<float>> table{{0, 1, 2.5F, -1}, {3, 0, 1, 2}, {1, 1, 1, 4}, {2, 2.25F, 0, 0}};
   std::vector<float> gaps{0.5F, 0.25F, 2, 4};
+  std::vector<std::uint32_t> more;  // by rank
 
   std::uint32_t context() const { return 16; }
   Observer& observer() { return observer_; }
@@ -37,10 +38,12 @@ class MadeUpModel {
   Result<std::span<const float>> prefill(std::span<const TokenId> tokens, Each&& each) {
     const auto first = static_cast<std::uint32_t>(tokens_.size());
     Routing routing;
-    routing.resize(static_cast<std::uint32_t>(tokens.size()), 1);
+    const std::size_t k = 1 + more.size();
+    routing.resize(static_cast<std::uint32_t>(tokens.size()), static_cast<std::uint32_t>(k));
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       const auto t = static_cast<std::size_t>(tokens[i].value);
-      routing.ids[i] = ExpertId{static_cast<std::uint32_t>(t % 2)}, routing.gaps[i] = gaps[t];
+      routing.ids[i * k] = ExpertId{static_cast<std::uint32_t>(t % 2)}, routing.gaps[i] = gaps[t];
+      for (std::size_t r = 1; r < k; ++r) routing.ids[i * k + r] = ExpertId{more[r - 1]};
       tokens_.push_back(tokens[i]);
     }
     if (observer_.on_routing) observer_.on_routing(LayerId{0}, first, routing);
