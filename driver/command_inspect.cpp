@@ -47,6 +47,14 @@ coli::Result<coli::PlanOutcome> plan_here(const coli::gguf::ModelFile& file) {
   return coli::plan_run(needs, planned, machine, {}, coli::ReuseCurve::fallback());
 }
 
+/// The bill but for what varies from minute to minute: the same file gives the same object.
+Json memory_json(const coli::PlanOutcome& outcome) {
+  const coli::MemoryBill& bill = outcome.plan ? outcome.plan->bill : outcome.refusal->bill;
+  Json json{{"trunk", bill.trunk.value}, {"kv", bill.kv.value}, {"scratch", bill.scratch.value}, {"io", bill.io.value}, {"least_slots", bill.least_slots.value}, {"all_slots", bill.all_slots.value}};
+  if (outcome.plan) json["context"] = outcome.plan->shape.context;
+  return json;
+}
+
 Json shape_json(const coli::gguf::TensorInfo& tensor) {
   Json shape = Json::array();
   for (std::uint32_t d = 0; d < tensor.n_dims; ++d) shape.push_back(tensor.dims[d]);
@@ -114,8 +122,8 @@ coli::Result<void> inspect(const InspectOptions& options) {
   Json out{{"architecture", architecture}, {"tensors", std::move(tensors)}, {"metadata", std::move(metadata)}};
   out["geometry"] = geometry ? *geometry : Json(nullptr);
   if (!geometry) out["geometry_error"] = geometry.error().line();
-  out["plan"] = !planned ? Json(nullptr) : planned->plan ? coli::plan_json(*planned->plan) : coli::refusal_json(*planned->refusal);
-  if (!planned) out["plan_error"] = planned.error().line();
+  out["memory"] = planned ? memory_json(*planned) : Json(nullptr);
+  if (!planned) out["memory_error"] = planned.error().line();
   return write_json(out, options.json);
 }
 

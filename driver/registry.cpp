@@ -59,7 +59,7 @@ coli::Result<const ProfileEntry*> find_profile(std::string_view name) {
     const std::string why = p->why_not();
     if (why.empty()) return p;
     last_why = why;
-    if (name != "auto") return coli::Error{coli::Errc::unavailable, why, "profile '" + std::string(name) + "'"};
+    if (name != "auto") return coli::Error{coli::Errc::unavailable, "is not available here; there are: " + list_of_names(), "profile '" + std::string(name) + "'"};
   }
   if (wants_isa) return coli::Error{coli::Errc::unavailable, last_why.empty() ? "is set, but no profile of this build chooses an instruction set; in this build: " + list_of_names() : last_why, last_why.empty() ? "COLI_ISA" : ""};
   const bool known = coli::known_profile(name) != nullptr;

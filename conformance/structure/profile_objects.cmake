@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Does each profile keep to its own object, and within its size? OBJECTS: the driver's, joined by |. No object but
 # profiles/<name>.cpp.o may hold code that names that profile's kernels, so that a build without a profile carries
-# none of it. BUDGETS: lines of `name kernels bytes-of-text`. PLANTED: an object to look at as if it were the driver's own.
+# none of it. BUDGETS: lines of `name kernels bytes-of-text [profile]`, the last a profile that computes with these kernels too. PLANTED: an object to look at as if it were the driver's own.
 file(STRINGS "${BUDGETS}" lines REGEX "^[a-z]")
 string(REPLACE "|" ";" objects "${OBJECTS}")
 set(faults "")
@@ -11,10 +11,18 @@ foreach(line IN LISTS lines)
   list(GET line 0 name)
   list(GET line 1 kernels)
   list(GET line 2 budget)
+  set(also "")
+  list(LENGTH line n_words)
+  if(n_words GREATER 3)
+    list(GET line 3 also)
+  endif()
   foreach(object IN LISTS objects)
     set(own FALSE)
     if(object MATCHES "/profiles/${name}\\.cpp\\.o$")
       set(own TRUE)
+    endif()
+    if(NOT PLANTED AND also AND object MATCHES "/profiles/${also}\\.cpp\\.o$")
+      continue()
     endif()
     if(PLANTED)
       set(own FALSE)
