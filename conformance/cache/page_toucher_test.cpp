@@ -56,7 +56,7 @@ BOOST_AUTO_TEST_CASE(an_end_does_not_wait_for_the_rest) {
 BOOST_AUTO_TEST_CASE(nothing_to_touch) {
   PageToucher none;
   none.wait();
-  PageToucher empty(std::vector<std::span<std::byte>>{});
+  PageToucher empty(std::vector<std::span<const std::byte>>{});
   empty.wait();
   PageToucher moved = std::move(empty);
   moved.wait();

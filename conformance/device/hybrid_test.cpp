@@ -58,19 +58,8 @@ BOOST_AUTO_TEST_CASE(equal_placement_is_equal_bits) {
 BOOST_AUTO_TEST_CASE(decisions_are_the_oracles_whoever_computes) {
   for (const std::uint32_t cpu_experts : {2U, 5U}) {
     auto engine = open_fixture<device>("tiny_q4_k_m.gguf", {.cpu_experts = cpu_experts}, on_queues());
-    std::size_t same = 0, near_ties = 0;
-    for (const GoldenCase& c : read_goldens("tiny_q4_k_m")) {
-      require_ok(engine.truncate(0));
-      auto logits = engine.prefill(c.prompt);
-      for (std::size_t step = 0; step < c.ids.size(); ++step) {
-        if (step != 0) logits = engine.step(c.ids[step - 1]);
-        require_ok(logits);
-        if (top_two(*logits)->best == c.ids[step]) ++same;
-        else if (c.is_near_tie(step)) ++near_ties;
-        else BOOST_ERROR(cpu_experts << " on the CPU, " << c.id << " step " << step << ": got " << top_two(*logits)->best.value << ", the oracle says " << c.ids[step].value);
-      }
-    }
-    BOOST_CHECK_MESSAGE(near_ties * 20 < same && same > 0, near_ties << " near-ties to " << same << " decisions");
+    const GoldenCount count = count_decisions(engine, "tiny_q4_k_m", std::to_string(cpu_experts) + " on the CPU,");
+    BOOST_CHECK_MESSAGE(count.near_ties * 20 < count.same && count.same > 0, count.near_ties << " near-ties to " << count.same << " decisions");
   }
 }
 

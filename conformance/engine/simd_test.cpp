@@ -34,19 +34,8 @@ BOOST_AUTO_TEST_CASE(decisions_are_the_oracles_outside_near_ties) {
   for (const SimdKernels& kernels : kernels_here())
     for (const auto& [stem, file] : golden_models()) {
       auto engine = open_fixture<cpu>(file, {}, kernels);
-      std::size_t same = 0, near_ties = 0;
-      for (const GoldenCase& c : read_goldens(stem)) {
-        require_ok(engine.truncate(0));
-        auto logits = engine.prefill(c.prompt);
-        for (std::size_t step = 0; step < c.ids.size(); ++step) {
-          if (step != 0) logits = engine.step(c.ids[step - 1]);
-          require_ok(logits);
-          if (top_two(*logits)->best == c.ids[step]) ++same;
-          else if (c.is_near_tie(step)) ++near_ties;
-          else BOOST_ERROR(kernels.isa() << " " << stem << " " << c.id << " step " << step << ": got " << top_two(*logits)->best.value << ", the oracle says " << c.ids[step].value);
-        }
-      }
-      BOOST_CHECK_MESSAGE(near_ties * 20 < same, stem << ": " << near_ties << " near-ties to " << same << " decisions");
+      const GoldenCount count = count_decisions(engine, stem, kernels.isa());
+      BOOST_CHECK_MESSAGE(count.near_ties * 20 < count.same, stem << ": " << count.near_ties << " near-ties to " << count.same << " decisions");
     }
 }
 

@@ -5,6 +5,7 @@
 #include <boost/test/unit_test.hpp>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "coli/core/sha256.hpp"
@@ -55,6 +56,31 @@ Decisions decide(Engine& engine, std::span<const TokenId> prompt, std::size_t n,
   auto decisions = try_decide(engine, prompt, n, keep_logits);
   require_ok(decisions);
   return std::move(*decisions);
+}
+
+/// How a lane with 8-bit activations decided a model's goldens: as the oracle, or otherwise at one of its near-ties.
+struct GoldenCount {
+  std::size_t same = 0, near_ties = 0;
+  std::size_t decoded = 0;  // passes of one token
+};
+
+/// Follows the oracle's ids through every case of `stem`. Any other decision than at a near-tie is an error, said with `who`.
+template <class Engine>
+GoldenCount count_decisions(Engine& engine, const std::string& stem, std::string_view who) {
+  GoldenCount count;
+  for (const GoldenCase& c : read_goldens(stem)) {
+    require_ok(engine.truncate(0));
+    auto logits = engine.prefill(c.prompt);
+    for (std::size_t step = 0; step < c.ids.size(); ++step) {
+      if (step != 0) logits = engine.step(c.ids[step - 1]), ++count.decoded;
+      require_ok(logits);
+      const TokenId got = top_two(*logits)->best;
+      if (got == c.ids[step]) ++count.same;
+      else if (c.is_near_tie(step)) ++count.near_ties;
+      else BOOST_ERROR(who << " " << stem << " " << c.id << " step " << step << ": got " << got.value << ", the oracle says " << c.ids[step].value);
+    }
+  }
+  return count;
 }
 
 inline std::vector<std::int32_t> numbers(std::span<const TokenId> ids) {

@@ -29,7 +29,7 @@ namespace coli {
 class PageToucher {
  public:
   PageToucher() = default;
-  explicit PageToucher(std::vector<std::span<std::byte>> memory) : state_(std::make_unique<State>()) {
+  explicit PageToucher(std::vector<std::span<const std::byte>> memory) : state_(std::make_unique<State>()) {
     state_->thread = std::thread([&stop = state_->stop, memory = std::move(memory)] { touch(memory, stop); });
   }
   PageToucher(PageToucher&&) noexcept = default;
@@ -50,13 +50,13 @@ class PageToucher {
     }
   };
 
-  static void touch(const std::vector<std::span<std::byte>>& memory, const std::atomic<bool>& stop) {
+  static void touch(const std::vector<std::span<const std::byte>>& memory, const std::atomic<bool>& stop) {
     constexpr std::uintptr_t kStep = 2 << 20;  // a huge page: what the kernel does at once while it holds the address space
     constexpr int kLowest = 19;
     (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kLowest);
     const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
     std::vector<std::uintptr_t> at;
-    for (const std::span<std::byte> part : memory) at.push_back(reinterpret_cast<std::uintptr_t>(part.data()) / page * page);
+    for (const std::span<const std::byte> part : memory) at.push_back(reinterpret_cast<std::uintptr_t>(part.data()) / page * page);
     constexpr std::size_t kShares = 256;  // all parts side by side, a share of each at a time
     for (std::size_t share = 1; share <= kShares; ++share)
       for (std::size_t i = 0; i < memory.size(); ++i) {

@@ -40,13 +40,9 @@ class SlotPool {
   }
 
   /// Has the memory touched in the background, first slots first: that is the order in which free ones are filled.
-  void touch_early() {
-    std::vector<std::span<std::byte>> spans;
-    for (const Class& c : classes_) spans.push_back(c.memory.all<std::byte>());
-    toucher_ = PageToucher(std::move(spans));
-  }
+  void touch_early() { toucher_ = PageToucher(memory()); }
 
-  /// The memory of every class: what a bandwidth measurement may read.
+  /// The memory of every class: what may be touched early, and a bandwidth measurement may read.
   std::vector<std::span<const std::byte>> memory() const {
     std::vector<std::span<const std::byte>> spans;
     for (const Class& c : classes_) spans.push_back(c.memory.all<const std::byte>());
