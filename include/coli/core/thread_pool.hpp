@@ -38,8 +38,7 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
   ~ThreadPool() {
     stop_.store(true, std::memory_order_relaxed);
-    state_.store(next_generation(state_.load(std::memory_order_relaxed)), std::memory_order_release);
-    state_.notify_all();
+    open_region(0);
     for (std::thread& thread : threads_) thread.join();
   }
 
@@ -56,8 +55,7 @@ class ThreadPool {
     }
     context_ = const_cast<void*>(static_cast<const void*>(std::addressof(fn)));
     call_ = [](void* context, unsigned worker) { (*static_cast<std::remove_reference_t<Fn>*>(context))(worker); };
-    state_.store(next_generation(state_.load(std::memory_order_relaxed)) | kOpen, std::memory_order_release);
-    state_.notify_all();
+    open_region(kOpen);
     fn(0U);
     state_.fetch_and(~kOpen, std::memory_order_relaxed);
     for (unsigned spins = 0; (state_.load(std::memory_order_acquire) & kInside) != 0; ++spins) {
@@ -89,6 +87,13 @@ class ThreadPool {
   static constexpr std::uint32_t kInside = 0xFFFE;
   static constexpr std::uint32_t kGeneration = 0xFFFF'0000;
   static constexpr std::uint32_t next_generation(std::uint32_t state) { return (state & kGeneration) + 0x1'0000; }
+
+  /// Sequentially consistent, because notify_all() looks for sleepers after it: with a weaker store that look may come
+  /// first, miss one who is about to sleep on the old value, and leave him asleep for good.
+  void open_region(std::uint32_t flags) {
+    state_.store(next_generation(state_.load(std::memory_order_relaxed)) | flags, std::memory_order_seq_cst);
+    state_.notify_all();
+  }
 
   void serve(unsigned worker) {
     std::uint32_t seen = 0;  // generation of the last region that this worker entered or missed
