@@ -185,6 +185,22 @@ BOOST_AUTO_TEST_CASE(an_experiment_of_equal_arms_is_parked_and_its_receipt_holds
   expect_error({"receipt", "check", folder / "dishonest"}, 6, {"equal-arms"});
 }
 
+// What the documentation quotes: each receipt holds, is of the manifest of its name as that is today, and no manifest lacks one.
+BOOST_AUTO_TEST_CASE(the_receipts_kept_here_hold_and_are_of_the_manifests_kept_here) {
+  const std::filesystem::path evidence = std::filesystem::path(COLI_FIXTURES_DIR).parent_path() / "conformance/evidence";
+  std::size_t n = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(evidence / "manifests")) {
+    const std::string name = entry.path().filename().string(), receipt = (evidence / "receipts" / name).string();
+    BOOST_TEST_CONTEXT(name) {
+      BOOST_TEST(contains(expect_success({"receipt", "check", receipt}).out, "the receipt holds: "));
+      BOOST_TEST(json_of(receipt)["manifest"] == json_of(entry.path().string()));
+    }
+    ++n;
+  }
+  const auto kept = std::filesystem::directory_iterator(evidence / "receipts");
+  BOOST_TEST(std::distance(begin(kept), end(kept)) == static_cast<std::ptrdiff_t>(n));
+}
+
 BOOST_AUTO_TEST_CASE(experiments_that_cannot_be_are_refused) {
   const ScratchFolder folder;
   const auto refuses = [&](int code, const std::vector<std::string>& says, const auto& change) {
