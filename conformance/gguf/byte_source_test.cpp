@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <boost/test/unit_test.hpp>
+#include <cstring>
+#include <vector>
 
 #include "expect.hpp"
 #include "temporary_folder.hpp"
@@ -64,6 +66,46 @@ BOOST_AUTO_TEST_CASE(reads_what_is_there) {
   BOOST_TEST(!file.in_memory());
   BOOST_TEST(memory.in_memory());
   BOOST_TEST(memory.memory().size() == 10u);
+}
+
+// Any range, with room for its blocks or just for itself, in memory that is aligned or isn't: always the file's bytes.
+BOOST_AUTO_TEST_CASE(reads_past_the_page_cache_bring_the_same_bytes) {
+  constexpr std::uint64_t kBlock = ByteSource::kDirectBlock;
+  const TemporaryFolder folder;
+  std::string bytes;
+  for (std::size_t i = 0; i < 5 * kBlock + 123; ++i) bytes += static_cast<char>(i * 7 + i / 251);
+  const std::string path = folder.write("f", bytes);
+  std::vector<std::byte> memory(8 * kBlock);
+  const std::span<std::byte> aligned = std::span(memory).subspan(kBlock - reinterpret_cast<std::uintptr_t>(memory.data()) % kBlock);
+  for (const bool direct : {false, true}) {
+    auto opened = ByteSource::open(path);
+    BOOST_TEST_REQUIRE(opened.has_value());
+    if (direct) opened->open_direct();
+    const ByteSource& source = *opened;
+    for (const std::uint64_t offset : {std::uint64_t{0}, std::uint64_t{1}, kBlock - 1, kBlock, 3 * kBlock + 17, 5 * kBlock, 5 * kBlock + 122})
+      for (const std::uint64_t wanted : {std::uint64_t{1}, std::uint64_t{100}, kBlock, 2 * kBlock + 5, bytes.size()}) {
+        const std::uint64_t n = std::min<std::uint64_t>(wanted, bytes.size() - offset);
+        for (const auto& buffer : {aligned.first(n + 2 * kBlock > aligned.size() ? aligned.size() : n + 2 * kBlock), aligned.first(n), aligned.subspan(1, n)})
+          for (const auto& got : {source.read_past_cache(offset, n, buffer), source.read_cached(offset, n, buffer)}) {
+            BOOST_TEST_REQUIRE(got.has_value());
+            BOOST_TEST((*got >= buffer.data() && *got + n <= buffer.data() + buffer.size()));
+          }
+        const auto got = source.read_past_cache(offset, n, aligned.first(std::min<std::uint64_t>(aligned.size(), n + 2 * kBlock)));
+        BOOST_TEST((got && std::memcmp(*got, bytes.data() + offset, n) == 0));
+        const auto narrow = source.read_past_cache(offset, n, aligned.subspan(1, n));
+        BOOST_TEST((narrow && std::memcmp(*narrow, bytes.data() + offset, n) == 0));
+      }
+    const auto beyond = source.read_past_cache(bytes.size(), 1, aligned);
+    BOOST_TEST_REQUIRE(!beyond.has_value());
+    BOOST_TEST(contains(beyond.error().message, "there are only"));
+    BOOST_TEST_REQUIRE(::truncate(path.c_str(), kBlock + 5) == 0);
+    const auto cut = source.read_past_cache(kBlock, 2 * kBlock, aligned);
+    BOOST_TEST_REQUIRE(!cut.has_value());
+    BOOST_TEST(contains(cut.error().message, "shrank while it was read"));
+    folder.write("f", bytes);
+  }
+  const ByteSource over = ByteSource::over(bytes_of(bytes));
+  BOOST_TEST((*over.read_cached(3, 5, aligned) == reinterpret_cast<const std::byte*>(bytes.data()) + 3));
 }
 
 BOOST_AUTO_TEST_CASE(a_file_that_shrinks_is_io) {

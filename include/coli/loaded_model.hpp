@@ -220,7 +220,7 @@ struct LoadedModel {
       sources.push_back(std::move(source));
     }
     COLI_CHECK(experts->allocate(accountant, slot_budget_, evict_));  // first: slots are touched while the trunk is read
-    COLI_TRY(loaded, Trunk::load(accountant, tensors, sources, backend, experts->io_memory()));
+    COLI_TRY(loaded, Trunk::load(accountant, tensors, sources, backend, backend.n_threads(), experts->io_memory()));
     trunk = std::move(loaded);
     describe_experts();
     COLI_CHECK(experts->fill(backend.n_threads()));

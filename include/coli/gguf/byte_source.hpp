@@ -64,6 +64,7 @@ class ByteSource {
   ByteSource& operator=(const ByteSource&) = delete;
   ~ByteSource() {
     if (fd_ >= 0) ::close(fd_);
+    if (direct_fd_ >= 0) ::close(direct_fd_);
   }
 
   std::uint64_t size() const noexcept { return size_; }
@@ -82,12 +83,57 @@ class ByteSource {
     if (!in_memory()) drop_from_page_cache(fd_, offset, bytes);
   }
 
+  /// From now on `read_past_cache` leaves the page cache alone, where the file system lets it.
+  void open_direct() {
+    if (!in_memory() && direct_fd_ < 0) direct_fd_ = ::open(("/proc/self/fd/" + std::to_string(fd_)).c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
+  }
+  /// What direct reads are aligned to, in the file and in memory: enough for any disk.
+  static constexpr std::uint64_t kDirectBlock = 4096;
+  /// Reads `n` bytes from `offset` into some place in `buffer`, and says where. Direct where open_direct() found that
+  /// possible, `buffer` begins at a block and has room for the blocks that hold the range (n + 2 blocks always do);
+  /// buffered else, and then lets go of what it brought into the page cache. Errors: as `read`. Any number of threads.
+  Result<const std::byte*> read_past_cache(std::uint64_t offset, std::uint64_t n, std::span<std::byte> buffer) const {
+    COLI_CHECK(within_size(offset, n));
+    const std::uint64_t begin = offset / kDirectBlock * kDirectBlock, cover = (offset + n - begin + kDirectBlock - 1) / kDirectBlock * kDirectBlock;
+    if (direct_fd_ >= 0 && cover <= buffer.size() && reinterpret_cast<std::uintptr_t>(buffer.data()) % kDirectBlock == 0) {
+      for (std::uint64_t done = 0;;) {
+        const ::ssize_t got = ::pread(direct_fd_, buffer.data() + done, cover - done, static_cast<off_t>(begin + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) break;  // refused, cut, failed: the buffered read says which
+        done += static_cast<std::uint64_t>(got);
+        if (begin + done >= offset + n) return buffer.data() + (offset - begin);
+        if (done % kDirectBlock != 0) break;  // the file's end came early
+      }
+    }
+    COLI_CHECK(fill(offset, buffer.first(n)));
+    forget(offset, n);
+    return buffer.data();
+  }
+
+  /// As read_past_cache, for a range that is `cached`: memory is not copied, and the page cache keeps what it has.
+  Result<const std::byte*> read_cached(std::uint64_t offset, std::uint64_t n, std::span<std::byte> buffer) const {
+    COLI_CHECK(within_size(offset, n));
+    if (in_memory()) return memory_.data() + offset;
+    COLI_CHECK(fill(offset, buffer.first(n)));
+    return buffer.data();
+  }
+
   /// Fills `into` from `offset`. Errors: io, with the offset, also for a range beyond size(). One thread at a time.
   Result<void> read(std::uint64_t offset, std::span<std::byte> into) {
-    if (offset > size_ || into.size() > size_ - offset)
-      return Error{Errc::io, "cannot read " + std::to_string(into.size()) + " bytes at offset " +
-                                 std::to_string(offset) + ": there are only " + std::to_string(size_)};
+    COLI_CHECK(within_size(offset, into.size()));
     bytes_read_ += into.size();
+    return fill(offset, into);
+  }
+
+ private:
+  ByteSource() = default;
+  static std::string system_message(int code) { return std::generic_category().message(code); }
+
+  Result<void> within_size(std::uint64_t offset, std::uint64_t n) const {
+    if (offset <= size_ && n <= size_ - offset) return {};
+    return Error{Errc::io, "cannot read " + std::to_string(n) + " bytes at offset " + std::to_string(offset) + ": there are only " + std::to_string(size_)};
+  }
+  Result<void> fill(std::uint64_t offset, std::span<std::byte> into) const {
     if (in_memory()) {
       if (!into.empty()) std::memcpy(into.data(), memory_.data() + offset, into.size());
       return {};
@@ -106,17 +152,16 @@ class ByteSource {
     return {};
   }
 
- private:
-  ByteSource() = default;
-  static std::string system_message(int code) { return std::generic_category().message(code); }
   void swap(ByteSource& other) noexcept {
     std::swap(fd_, other.fd_);
+    std::swap(direct_fd_, other.direct_fd_);
     std::swap(size_, other.size_);
     std::swap(memory_, other.memory_);
     std::swap(bytes_read_, other.bytes_read_);
   }
 
   int fd_ = -1;
+  int direct_fd_ = -1;
   std::uint64_t size_ = 0;
   std::span<const std::byte> memory_;
   std::uint64_t bytes_read_ = 0;
