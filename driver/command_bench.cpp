@@ -49,18 +49,53 @@ std::vector<coli::TokenId> some_ids(std::size_t n, std::uint32_t n_vocab) {
   return ids;
 }
 
-/// One length: its rates, and what its measured part asked of the cache of experts.
+/// What the measured part asked of a device.
+struct DeviceUse {
+  std::uint64_t launches = 0, replays = 0, nodes = 0, hits = 0, misses = 0, uploaded_bytes = 0;
+  std::vector<coli::BodyTime> bodies{};
+
+  void add(const coli::DeviceTierStats& before, const coli::DeviceTierStats& after) {
+    launches += after.work.launches - before.work.launches;
+    replays += after.work.replays - before.work.replays;
+    nodes += after.work.nodes - before.work.nodes;
+    hits += after.hits - before.hits;
+    misses += after.misses - before.misses;
+    uploaded_bytes += after.uploaded_bytes - before.uploaded_bytes;
+    bodies.resize(std::max(bodies.size(), after.bodies.size()));
+    for (std::size_t i = 0; i < after.bodies.size(); ++i) {  // names keep their places
+      const coli::BodyTime was = i < before.bodies.size() ? before.bodies[i] : coli::BodyTime{};
+      bodies[i] = {after.bodies[i].name, bodies[i].runs + after.bodies[i].runs - was.runs, bodies[i].seconds + after.bodies[i].seconds - was.seconds};
+    }
+  }
+  Json json(double tokens) const {
+    const auto each = [&](std::uint64_t n) { return static_cast<double>(n) / tokens; };
+    Json out{{"launches_per_token", each(launches)},
+             {"replays_per_token", each(replays)},
+             {"nodes_per_token", each(nodes)},
+             {"device_hit_rate", hits + misses == 0 ? 1.0 : static_cast<double>(hits) / static_cast<double>(hits + misses)},
+             {"uploaded_bytes_per_token", each(uploaded_bytes)},
+             {"bodies", Json::array()}};
+    for (const coli::BodyTime& body : bodies)
+      if (body.runs != 0) out["bodies"].push_back({{"body", body.name}, {"runs_per_token", each(body.runs)}, {"microseconds_per_token", body.seconds * 1e6 / tokens}});
+    return out;
+  }
+};
+
+/// One length: its rates, and what its measured part asked of the cache of experts, and of a device.
 struct Rates {
   std::uint32_t tokens;
   std::vector<double> samples{};  // tokens a second
   std::uint64_t hits = 0, misses = 0, bytes_read = 0;
+  DeviceUse device{};
 
-  void add(double seconds, const coli::CacheStats& before, const coli::CacheStats& after) {
+  void add(double seconds, const coli::EngineStats& before, const coli::EngineStats& after) {
     samples.push_back(tokens / seconds);
-    hits += after.hits - before.hits;
-    misses += after.misses - before.misses;
-    bytes_read += after.bytes_read - before.bytes_read;
+    hits += after.cache.hits - before.cache.hits;
+    misses += after.cache.misses - before.cache.misses;
+    bytes_read += after.cache.bytes_read - before.cache.bytes_read;
+    device.add(before.device, after.device);
   }
+  double all_tokens() const { return static_cast<double>(tokens) * static_cast<double>(samples.size()); }
   Json json() const {
     const auto [least, most] = std::minmax_element(samples.begin(), samples.end());
     return {{"tokens", tokens},
@@ -70,7 +105,7 @@ struct Rates {
             {"n", samples.size()},
             {"samples", samples},
             {"hit_rate", hits + misses == 0 ? 1.0 : static_cast<double>(hits) / static_cast<double>(hits + misses)},
-            {"bytes_read_per_token", static_cast<double>(bytes_read) / (static_cast<double>(tokens) * static_cast<double>(samples.size()))}};
+            {"bytes_read_per_token", static_cast<double>(bytes_read) / all_tokens()}};
   }
 };
 
@@ -117,6 +152,15 @@ Json generic_tensors(const Session& session, const std::vector<std::string>& ker
   return list;
 }
 
+void print_device_use(const Json& use) {
+  const auto number = [&](const char* key) { return use[key].get<double>(); };
+  std::printf("  a token: %.1f bodies launched one by one, %.1f in %.2f recorded passes", number("launches_per_token"), number("nodes_per_token"), number("replays_per_token"));
+  if (number("device_hit_rate") < 1) std::printf("; %.3f of its experts on the device, %.1f MB uploaded", number("device_hit_rate"), number("uploaded_bytes_per_token") / 1e6);
+  std::printf("\n");
+  for (const Json& body : use["bodies"])
+    std::printf("  a token: %9.1f microseconds in %6.1f runs of %s\n", body["microseconds_per_token"].get<double>(), body["runs_per_token"].get<double>(), body["body"].get<std::string>().c_str());
+}
+
 coli::Result<void> check_lengths(const BenchOptions& options, std::uint32_t context) {
   const auto refuse = [&](std::uint32_t n, const char* option, std::uint64_t others) {
     const std::string less = others == 0 ? "" : " less " + std::to_string(others) + " of --prompt and --discard";
@@ -148,12 +192,12 @@ coli::Result<void> bench(const BenchOptions& options) {
     for (Rates& rates : prefill) {
       const auto ids = some_ids(rates.tokens, n_vocab);
       COLI_CHECK(session.truncate(0));
-      const coli::CacheStats before = session.stats().cache;
+      const coli::EngineStats before = session.stats();
       const auto start = std::chrono::steady_clock::now();
       COLI_TRY(logits, session.prefill(ids));
       (void)logits;
       const double seconds = seconds_since(start);
-      if (counts) rates.add(seconds, before, session.stats().cache);
+      if (counts) rates.add(seconds, before, session.stats());
     }
     for (Rates& rates : decode) {
       const auto ids = some_ids(std::size_t{options.prompt} + options.discard + rates.tokens, n_vocab);
@@ -168,11 +212,11 @@ coli::Result<void> bench(const BenchOptions& options) {
       COLI_TRY(prompt, session.prefill(std::span(ids).first(options.prompt)));
       (void)prompt;
       COLI_CHECK(decode_ids(options.prompt, options.discard));
-      const coli::CacheStats before = session.stats().cache;
+      const coli::EngineStats before = session.stats();
       const auto start = std::chrono::steady_clock::now();
       COLI_CHECK(decode_ids(std::size_t{options.prompt} + options.discard, rates.tokens));
       const double seconds = seconds_since(start);
-      if (counts) rates.add(seconds, before, session.stats().cache);
+      if (counts) rates.add(seconds, before, session.stats());
     }
     if (repeat == 0) peak = peak_rss_bytes();
     if (repeat == 0 && !options.no_bandwidth) {
@@ -210,12 +254,16 @@ coli::Result<void> bench(const BenchOptions& options) {
            {"bytes_read", stats.cache.bytes_read}};
   if (limit)
     for (const double round : limit->rounds) out["read_bandwidth_rounds_gbs"].push_back(round / 1e9);
+  const bool on_device = model.profile->about->processor == coli::Processor::device;
+  if (on_device)
+    out["device"] = {{"layers", session.hyperparams().n_layers}, {"device_slots", stats.device.slots}, {"device_experts", stats.device.experts}, {"device_slot_bytes", stats.device.slot_bytes.value}, {"device_held_bytes", stats.device.held.value}};
   const bool text = options.json != "-";
   if (text)
     std::printf("%s, profile %s, isa %s, %u threads, commit %s, %s\n", cpu_model().c_str(), std::string(model.profile->name).c_str(), session.isa().c_str(), session.threads(), build_commit().c_str(), build_compiler().c_str());
   for (const auto& [key, list] : {std::pair{"prefill", &prefill}, std::pair{"decode", &decode}})
     for (const Rates& rates : *list) {
       Json entry = rates.json();
+      if (on_device) entry["device"] = rates.device.json(rates.all_tokens());
       const double tps = entry["tps_median"];
       if (bandwidth > 0 && std::string_view(key) == "decode") {  // round by round: both drift
         std::vector<double> fractions;
@@ -228,6 +276,7 @@ coli::Result<void> bench(const BenchOptions& options) {
           std::printf(", %.2f of %.1f GB/s read bandwidth at %.3f GB a token", entry["bandwidth_fraction"].get<double>(), bandwidth / 1e9, bytes_per_token / 1e9);
         if (rates.misses != 0) std::printf(", %.3f hits, %.1f MB a token read", entry["hit_rate"].get<double>(), entry["bytes_read_per_token"].get<double>() / 1e6);
         std::printf("\n");
+        if (on_device) print_device_use(entry["device"]);
       }
       out[key].push_back(std::move(entry));
     }
@@ -255,6 +304,7 @@ void add_bench(CLI::App& app, Action& action) {
   command.add_option("--discard", options->discard, "tokens decoded and not counted, before those that are")->check(CLI::Range(0U, 1U << 20))->capture_default_str();
   command.add_flag("--no-bandwidth", options->no_bandwidth, "do not measure memory read bandwidth");
   command.add_flag("--no-prefill", [options](std::int64_t) { options->prefill.clear(); }, "measure decode only");
+  command.add_flag("--bodies", options->model.time_bodies, "of a device: how long each kind of kernel takes; marks around each make all of them slower");
   add_json_option(command, options->json);
   command.callback([&action, options] { action = [options] { return bench(*options); }; });
 }

@@ -28,7 +28,7 @@ void ModelOptions::add_to(CLI::App& command, bool model_required) {
   command.add_option("--prefetch", prefetch, "experts of the next layer to guess and read while the disk is idle; 0 is none")->check(CLI::Range(0U, 1024U))->capture_default_str();
   command.add_option("--io-depth", io_depth, "reads with the kernel at once; default: 8 by io_uring, 4 by pread")->check(CLI::Range(1U, 256U));
   std::vector<std::string> names(coli::ParkedOptions::kNames.begin(), coli::ParkedOptions::kNames.end());
-  command.add_option("--parked", parked, "slower ways to the same bits, to be measured again: small-pages, plain-slots, split-experts")->delimiter(',')->check(CLI::IsMember(names));
+  command.add_option("--parked", parked, "slower ways to the same bits, to be measured again: small-pages, plain-slots, split-experts; of a device: plain-passes")->delimiter(',')->check(CLI::IsMember(names));
   command.add_flag("--unbounded", unbounded, "with --store mmap: pages of the mapping are not counted against --memory");
   command.add_option("--cpu-experts", cpu_experts, "with a device profile: of each layer's experts, how many the CPU computes, or auto, by rates measured first; bits depend on it")
       ->check([](const std::string& text) {
@@ -124,6 +124,7 @@ coli::EngineOptions engine_options(const ModelOptions& options, const coli::Plan
   engine.store.kind = plan.store;
   engine.store.depth = options.io_depth.value_or(0);
   for (const std::string& name : options.parked) (void)engine.parked.choose(name);
+  engine.time_bodies = options.time_bodies;
   // What is planned, and a little for what the process grows by until it is loaded; never more than the limit.
   const coli::Bytes planned = plan.total() + std::max(coli::Bytes{plan.total().value / 64}, coli::Bytes{4 * coli::kMiB});
   engine.memory = plan.resident ? plan.limit.bytes : std::min(plan.limit.bytes, planned);

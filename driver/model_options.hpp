@@ -28,6 +28,7 @@ struct ModelOptions {
   std::uint32_t prefetch = 0;
   std::optional<unsigned> io_depth;
   std::vector<std::string> parked;
+  bool time_bodies = false;  // of a device
   bool unbounded = false;  // a mapping may hold more than --memory says
   bool quiet = false;
 

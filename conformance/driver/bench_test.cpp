@@ -98,6 +98,41 @@ BOOST_AUTO_TEST_CASE(a_cold_start_can_be_measured) {
   check_rates(json.at("decode"), {2}, 1);
 }
 
+BOOST_AUTO_TEST_CASE(a_device_says_what_a_token_asks_of_it) {
+  const Json profiles = Json::parse(expect_success({"profiles", "--json", "-"}).out).at("profiles");
+  if (std::none_of(profiles.begin(), profiles.end(), [](const Json& p) { return p.at("name") == "grid" && p.at("compiled_in") == true; })) {
+    BOOST_TEST_MESSAGE("SKIP: the profile grid is not in this build");
+    return;
+  }
+  double all = 0;  // of a token, recorded or not
+  for (const bool recorded : {true, false}) {
+    std::vector<std::string> arguments{"bench", fixture("tiny_q4_k_m.gguf"), "--profile", "grid", "--no-prefill", "--decode", "3", "--repeat", "2", "--no-bandwidth", "--bodies"};
+    if (!recorded) arguments.insert(arguments.end(), {"--parked", "plain-passes"});
+    const Json json = json_of(arguments);
+    const Json& use = json.at("decode")[0].at("device");
+    const double nodes = use.at("nodes_per_token"), launches = use.at("launches_per_token");
+    BOOST_TEST(use.at("replays_per_token").get<double>() == (recorded ? 1 : 0));
+    BOOST_TEST((recorded ? launches < nodes : nodes == 0), launches << " and " << nodes);
+    double runs = 0;
+    for (const Json& body : use.at("bodies")) {
+      runs += body.at("runs_per_token").get<double>();
+      BOOST_TEST(body.at("microseconds_per_token").get<double>() > 0);
+    }
+    BOOST_TEST(runs == nodes + launches, boost::test_tools::tolerance(1e-9));
+    if (recorded) all = runs;
+    BOOST_TEST(runs == all, boost::test_tools::tolerance(1e-9));
+    BOOST_TEST(use.at("uploaded_bytes_per_token") == 0);
+    const Json& device = json.at("device");
+    BOOST_TEST(device.at("device_slots") == device.at("device_experts"));
+    BOOST_TEST(device.at("device_held_bytes").get<double>() > device.at("device_slot_bytes").get<double>());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_cpu_has_no_device_to_time) {
+  expect_error({"bench", fixture("tiny_min.gguf"), "--profile", "scalar", "--bodies", "--quiet"}, 2, {"--bodies", "runs on the CPU"});
+  expect_error({"bench", fixture("tiny_min.gguf"), "--profile", "scalar", "--parked", "plain-passes", "--quiet"}, 2, {"--parked", "runs on the CPU"});
+}
+
 BOOST_AUTO_TEST_CASE(lengths_that_do_not_fit_are_usage) {
   const std::string model = fixture("tiny_min.gguf");
   expect_error({"bench", model, "--prefill", "0", "--quiet"}, 2, {"--prefill", "expected 1 to the context"});

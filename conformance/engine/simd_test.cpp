@@ -91,7 +91,7 @@ BOOST_AUTO_TEST_CASE(parked_ways_change_no_bit) {
     auto reference = open_fixture<cpu>(file, {.threads = 1}, all.front());
     const std::string expected = decide(reference, kPrompt, 10).hash;
     const Bytes slots = reference.memory().held(MemoryClass::slots);
-    for (const std::string_view name : ParkedOptions::kNames)
+    for (const std::string_view name : {"small-pages", "plain-slots", "split-experts"})
       for (const Bytes budget : {slots, Bytes{slots.value / 3}}) {
         EngineOptions options{.threads = 3, .chunk = 16, .expert_bytes = budget};
         BOOST_REQUIRE(options.parked.choose(name));

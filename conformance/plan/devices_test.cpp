@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "coli/plan/devices.hpp"
+#include "coli/probe.hpp"
 
 namespace coli::conformance {
 namespace {
@@ -11,6 +12,7 @@ namespace {
 /// A machine of two cards, an old one and a new one; one call of it can be made to fail.
 struct Planted {
   int driver = 13000;
+  int n_cards = 2;
   const char* failing = "";
 } planted;
 
@@ -19,7 +21,7 @@ int fails(const char* call) { return std::strcmp(planted.failing, call) == 0 ? 9
 CudaDriverCalls planted_calls() {
   return {[](unsigned) { return fails("cuInit"); },
           [](int* version) { return *version = planted.driver, fails("cuDriverGetVersion"); },
-          [](int* n) { return *n = 2, fails("cuDeviceGetCount"); },
+          [](int* n) { return *n = planted.n_cards, fails("cuDeviceGetCount"); },
           [](int* device, int i) { return *device = 10 + i, fails("cuDeviceGet"); },
           [](char* name, int, int device) { return std::strcpy(name, device == 10 ? "Old" : "New"), fails("cuDeviceGetName"); },
           [](int* value, int attribute, int device) { return *value = attribute == 75 ? (device == 10 ? 7 : 9) : (device == 10 ? 5 : 0), fails("cuDeviceGetAttribute"); },
@@ -56,6 +58,42 @@ BOOST_AUTO_TEST_CASE(each_call_that_fails_is_named) {
     BOOST_CHECK(reading.error().code == Errc::unavailable);
     BOOST_CHECK_EQUAL(reading.error().line(), std::string("planted: ") + call + " failed with 999");
   }
+}
+
+BOOST_AUTO_TEST_CASE(the_first_card_that_can_be_used_is_taken_or_each_says_what_it_lacks) {
+  planted = {};
+  const auto usable = usable_card(*read_cards(planted_calls(), "planted"));
+  BOOST_REQUIRE(usable);
+  BOOST_CHECK_EQUAL(*usable, 1U);
+  planted = {.n_cards = 1};
+  const auto old = usable_card(*read_cards(planted_calls(), "planted"));
+  BOOST_REQUIRE(!old);
+  BOOST_CHECK(old.error().code == Errc::unavailable);
+  BOOST_CHECK_EQUAL(old.error().line(), "planted: Old: compute capability 7.5; 8.0 is the least");
+  planted = {.driver = 11080};
+  BOOST_CHECK_EQUAL(usable_card(*read_cards(planted_calls(), "planted")).error().line(), "planted: Old: the driver knows CUDA up to 11.8; 12.0 is the least; New: the driver knows CUDA up to 11.8; 12.0 is the least");
+  planted = {.n_cards = 0};
+  BOOST_CHECK_EQUAL(usable_card(*read_cards(planted_calls(), "planted")).error().line(), "planted: the driver shows no card");
+}
+
+BOOST_AUTO_TEST_CASE(the_doctor_has_a_row_a_card) {
+  planted = {};
+  const auto two = probe_cards(read_cards(planted_calls(), "planted"));
+  BOOST_REQUIRE_EQUAL(two.size(), 2U);
+  BOOST_CHECK(two[0].verdict == CheckVerdict::warn && two[1].verdict == CheckVerdict::pass);
+  BOOST_CHECK_EQUAL(two[0].found, "Old, 1000 bytes, compute capability 7.5: compute capability 7.5; 8.0 is the least");
+  BOOST_CHECK_EQUAL(two[0].fix, "the profile cuda can't run on it");
+  BOOST_CHECK_EQUAL(two[1].found, "New, 1.95 KiB, compute capability 9.0");
+  BOOST_CHECK_EQUAL(two[1].fix, "");
+  planted = {.n_cards = 0};
+  const auto none = probe_cards(read_cards(planted_calls(), "planted"));
+  BOOST_REQUIRE_EQUAL(none.size(), 1U);
+  BOOST_CHECK_EQUAL(none[0].found, "the driver shows none");
+  planted = {.failing = "cuInit"};
+  const auto failing = probe_cards(read_cards(planted_calls(), "planted"));
+  BOOST_REQUIRE_EQUAL(failing.size(), 1U);
+  BOOST_CHECK(failing[0].verdict == CheckVerdict::pass);  // no card is no fault
+  BOOST_CHECK_EQUAL(failing[0].found, "none that the profile cuda could run on: planted: cuInit failed with 999");
 }
 
 BOOST_AUTO_TEST_CASE(this_machine_is_read_or_says_what_is_missing) {

@@ -169,7 +169,10 @@ struct ExpertTier<DeviceBackend<D, Host>, ExpertMemory<E, S>> {
   }
 
   DeviceTierStats stats(Backend& backend) const {
-    DeviceTierStats stats{plan_.total(), 0, 0, uploaded_bytes_, backend.kernels().placement.on_cpu, n_on_cpu_, backend.vram().total()};
+    D& device = backend.device();
+    DeviceTierStats stats{plan_.total(), 0, 0, uploaded_bytes_, backend.kernels().placement.on_cpu, n_on_cpu_, backend.vram().total(), 0, backend.vram().held(MemoryClass::slots), device.work(), device.body_times()};
+    if (geometry_ != nullptr)
+      for (std::uint32_t c = 0; c < geometry_->classes().size(); ++c) stats.experts += geometry_->experts_in_class(c);
     if (core_)
       for (const LayerStats& l : core_->layer_stats()) stats.hits += l.hits, stats.misses += l.misses;
     return stats;

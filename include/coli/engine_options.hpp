@@ -12,6 +12,7 @@
 
 #include "coli/cache/cache_stats.hpp"
 #include "coli/contracts/cpu_kernels.hpp"
+#include "coli/contracts/device_work.hpp"
 #include "coli/core/bytes.hpp"
 #include "coli/core/ids.hpp"
 #include "coli/moe/lease_notes.hpp"
@@ -38,6 +39,7 @@ struct EngineOptions {
   std::string evict{};                   // which of the profile's eviction policies; empty: its first
   StoreOptions store{};                  // how experts are read; StoreKind::memory: all resident, or over_budget
   ParkedOptions parked{};                // slower ways to the same bits
+  bool time_bodies = false;              // a device says how long each kind of its bodies took: slower, the same bits
 };
 
 /// Called between layers; each may be empty. For goldens, traces and per-layer comparison; values are valid in the call.
@@ -55,7 +57,11 @@ struct DeviceTierStats {
   std::uint64_t slots = 0, hits = 0, misses = 0, uploaded_bytes = 0;
   std::uint32_t cpu_experts = 0;  // of each layer, that the CPU computes
   std::uint64_t on_cpu = 0;       // experts that it was asked for
-  Bytes held{};  // of the device's memory, in all
+  Bytes held{};                   // of the device's memory, in all
+  std::uint64_t experts = 0;      // of the model, over all layers: as many slots hold all
+  Bytes slot_bytes{};             // of all slots
+  DeviceWork work{};
+  std::vector<BodyTime> bodies{};  // where EngineOptions::time_bodies
 };
 
 /// Counts since the engine was opened.

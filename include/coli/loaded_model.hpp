@@ -126,6 +126,7 @@ struct LoadedModel {
     context_ = wanted;
     COLI_CHECK(check_eviction_choice<typename P::Eviction>(options.evict, P::name.view(), options.store.kind));
     COLI_CHECK(check_parked(options));
+    COLI_CHECK(check_device_options(options));
     evict_ = options.evict;
     chunk = std::clamp(options.chunk.value_or(kDefaultChunk), 1U, wanted);
     constexpr std::uint32_t kMostOnDevice = 2048;
@@ -142,6 +143,17 @@ struct LoadedModel {
     }
     if (!options.parked.plain_slots && !options.parked.split_experts) return {};
     return Error{Errc::usage, "the profile '" + std::string(P::name.view()) + "' computes experts in one way only", "--parked"};
+  }
+
+  Result<void> check_device_options(const EngineOptions& options) {
+    if constexpr (!Backend::kHostMemory) {
+      backend.record_passes(!options.parked.plain_passes);
+      backend.device().time_bodies(options.time_bodies);
+    } else if (options.parked.plain_passes || options.time_bodies) {
+      return Error{Errc::usage, "the profile '" + std::string(P::name.view()) + "' runs on the CPU: there are no passes of a device to " + (options.time_bodies ? "time" : "record"),
+                   options.time_bodies ? "--bodies" : "--parked"};
+    }
+    return {};
   }
 
   Result<void> mark_padding(const Vocabulary& vocabulary) {

@@ -14,12 +14,13 @@ struct ParkedOptions {
   bool small_pages = false;    // no huge pages are asked for
   bool plain_slots = false;    // experts stay in their slots as the file has them, unprepared
   bool split_experts = false;  // all threads work on one expert, row by row, instead of one thread on each
+  bool plain_passes = false;   // a device is told every body of a decode pass anew, instead of to play a recording
 
-  static constexpr std::array<std::string_view, 3> kNames{"small-pages", "plain-slots", "split-experts"};
+  static constexpr std::array<std::string_view, 4> kNames{"small-pages", "plain-slots", "split-experts", "plain-passes"};
 
   /// False: there is no such option.
   constexpr bool choose(std::string_view name) {
-    bool* const all[]{&small_pages, &plain_slots, &split_experts};
+    bool* const all[]{&small_pages, &plain_slots, &split_experts, &plain_passes};
     for (std::size_t i = 0; i < kNames.size(); ++i)
       if (kNames[i] == name) return *all[i] = true;
     return false;

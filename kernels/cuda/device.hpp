@@ -3,6 +3,7 @@
 //
 // Nothing here waits but allocate, free and finish. The first failure is kept, with the call that failed, until the next
 // finish; calls after it do nothing. One host thread at a time.
+// Bodies are timed by an event before and after each: in a recorded sequence these are nodes of it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "coli/contracts/device.hpp"
 #include "coli/core/fixed_name.hpp"
@@ -28,10 +30,16 @@ class CudaDevice {
  public:
   static constexpr FixedName name{"cuda"};
 
+  /// Around one body.
+  struct Marks {
+    std::string_view body;
+    Event begin, end;
+  };
   /// A recorded sequence: a graph, ready to be launched.
   struct Sequence {
     GraphExec graph;
     std::size_t n_nodes = 0;
+    std::shared_ptr<std::vector<Marks>> marks;  // none unless bodies are timed
   };
 
   /// Can this device run what is compiled here? Errors: unavailable: no driver, an old one, no device, an old device.
@@ -87,11 +95,9 @@ class CudaDevice {
     return 2e3 * kilohertz * bits / 8;  // two transfers a clock
   }
   cudaStream_t stream(Queue queue) const noexcept { return streams_[static_cast<std::size_t>(queue)].get(); }
-  /// Nodes of all sequences played since the last call, and bodies and copies put on streams one by one.
-  struct Counts {
-    std::uint64_t replays = 0, nodes = 0, launches = 0;
-  };
-  Counts take_counts() noexcept { return std::exchange(counts_, {}); }
+  DeviceWork work() const noexcept { return work_; }
+  void time_bodies(bool on) noexcept { is_timing_ = on; }
+  std::vector<BodyTime> body_times() const { return times_.all(); }
 
   Result<std::byte*> allocate(Bytes bytes) {
     void* at = nullptr;
@@ -130,26 +136,33 @@ class CudaDevice {
   }
   Result<void> finish(Queue queue) {
     note([&] { return cudaStreamSynchronize(stream(queue)); }, "cudaStreamSynchronize");
+    if (queue == Queue::compute && is_timing_) take_times();
     if (auto failure = std::exchange(failure_, std::nullopt)) return *std::move(failure);
     return {};
   }
 
   template <grid::Body B>
   void launch(const B& body, LaunchShape shape) {
-    ++counts_.launches;
+    if (!is_recording_) ++work_.launches;
+    if (is_timing_) begin_marks(B::name.view());
     if (failure_) return;
     (void)cudaSetDevice(ordinal_);  // a host may call from any of its threads
     const auto error = static_cast<cudaError_t>(cuda::launch(body, shape, stream(Queue::compute)));
     if (error != cudaSuccess)
       failure_ = to_error(error, "launch of " + std::string(B::name.view()),
                           to_text(shape));
+    if (is_timing_) mark(marks_->back().end);
   }
 
   void begin_capture() {
+    is_recording_ = true;
+    unrecorded_ = std::exchange(marks_, std::make_shared<std::vector<Marks>>());
     note([&] { return cudaStreamBeginCapture(stream(Queue::compute), cudaStreamCaptureModeThreadLocal); }, "cudaStreamBeginCapture");
   }
   Result<Sequence> end_capture() {
     Graph graph;
+    is_recording_ = false;
+    const auto marks = std::exchange(marks_, std::move(unrecorded_));
     // Ended even after a failure, so that the stream can be used again.
     const cudaError_t ended = cudaStreamEndCapture(stream(Queue::compute), graph.into());
     if (auto failure = std::exchange(failure_, std::nullopt)) return *std::move(failure);
@@ -157,11 +170,13 @@ class CudaDevice {
     Sequence sequence;
     COLI_CUDA_CHECK(cudaGraphGetNodes(graph.get(), nullptr, &sequence.n_nodes));
     COLI_CUDA_CHECK(cudaGraphInstantiate(sequence.graph.into(), graph.get(), 0));
+    if (is_timing_) sequence.marks = marks;
     return Result<Sequence>(std::move(sequence));
   }
   void replay(Sequence& sequence) {
-    ++counts_.replays;
-    counts_.nodes += sequence.n_nodes;
+    ++work_.replays;
+    work_.nodes += sequence.n_nodes;
+    if (sequence.marks) played_.push_back(sequence.marks);
     note([&] { return cudaGraphLaunch(sequence.graph.get(), stream(Queue::compute)); }, "cudaGraphLaunch");
   }
 
@@ -175,12 +190,38 @@ class CudaDevice {
     if (const cudaError_t error = call(); error != cudaSuccess) failure_ = to_error(error, what);
   }
 
+  void begin_marks(std::string_view body) {
+    Marks marks{body, {}, {}};
+    note([&] { return cudaEventCreate(marks.begin.into()); }, "cudaEventCreate");
+    note([&] { return cudaEventCreate(marks.end.into()); }, "cudaEventCreate");
+    mark(marks.begin);
+    marks_->push_back(std::move(marks));
+  }
+  void mark(const Event& event) {
+    const unsigned how = is_recording_ ? cudaEventRecordExternal : cudaEventRecordDefault;
+    note([&] { return cudaEventRecordWithFlags(event.get(), stream(Queue::compute), how); }, "cudaEventRecordWithFlags");
+  }
+  /// Of all marks that compute has passed. A sequence's are overwritten when it is played again: the last time counts.
+  void take_times() {
+    played_.push_back(std::exchange(marks_, std::make_shared<std::vector<Marks>>()));
+    for (const auto& list : std::exchange(played_, {}))
+      for (const Marks& marks : *list) {
+        float milliseconds = 0;
+        note([&] { return cudaEventElapsedTime(&milliseconds, marks.begin.get(), marks.end.get()); }, "cudaEventElapsedTime");
+        times_.add(marks.body, milliseconds / 1e3);
+      }
+  }
+
   int ordinal_;
   cudaDeviceProp properties_{};
   std::array<Stream, 2> streams_;
   Event order_;
   std::optional<Error> failure_;
-  Counts counts_;
+  DeviceWork work_;
+  bool is_recording_ = false, is_timing_ = false;
+  std::shared_ptr<std::vector<Marks>> marks_ = std::make_shared<std::vector<Marks>>(), unrecorded_;  // on their way; those of before a recording
+  std::vector<std::shared_ptr<std::vector<Marks>>> played_;
+  BodyTimes times_;
 };
 static_assert(Device<CudaDevice> && require_device<CudaDevice>());
 

@@ -7,6 +7,7 @@
 // buffers as long as it must; `Haste::eager` does everything at once, which is the other extreme.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -47,8 +48,8 @@ class HostQueues {
     Sequence(Sequence&&) = default;
     Sequence& operator=(Sequence&&) = default;
   };
-  struct Counts {
-    std::uint64_t launches = 0, replays = 0, nodes = 0, finishes = 0;
+  struct Counts : DeviceWork {
+    std::uint64_t finishes = 0;
   };
 
   explicit HostQueues(HostQueuesOptions options = {}) : options_(options), pool_(options.n_threads), grid_(pool_, options.grid) {}
@@ -58,6 +59,9 @@ class HostQueues {
   Bytes available_memory() const noexcept { return Bytes{kGiB}; }
   Bytes own_memory() const noexcept { return options_.own_memory; }
   Counts take_counts() noexcept { return std::exchange(counts_, {}); }
+  DeviceWork work() const noexcept { return counts_; }
+  void time_bodies(bool on) noexcept { is_timing_ = on; }
+  std::vector<BodyTime> body_times() const { return times_.all(); }
 
   Result<std::byte*> allocate(Bytes bytes) {
     const std::size_t n = (bytes.value + kAlignment - 1) / kAlignment * kAlignment;
@@ -94,8 +98,14 @@ class HostQueues {
   template <Body B>
   void launch(const B& body, LaunchShape shape) {
     static_assert(std::is_trivially_copyable_v<B>);
-    ++counts_.launches;
-    put(Queue::compute, [this, body, shape] { return grid_.launch(body, shape); });
+    if (!recording_) ++counts_.launches;
+    put(Queue::compute, [this, body, shape] {
+      if (!is_timing_) return grid_.launch(body, shape);
+      const auto start = std::chrono::steady_clock::now();
+      auto done = grid_.launch(body, shape);
+      times_.add(B::name.view(), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+      return done;
+    });
   }
 
   void begin_capture() { recording_.emplace(); }
@@ -157,6 +167,8 @@ class HostQueues {
   std::optional<Sequence> recording_;
   std::optional<Error> failure_;
   Counts counts_;
+  bool is_timing_ = false;
+  BodyTimes times_;
 };
 static_assert(Device<HostQueues> && require_device<HostQueues>());
 

@@ -153,7 +153,7 @@ inline constexpr bool is_float = F::kValuesPerBlock == 1;
 
 template <class F, Layout kLayout, std::uint32_t kRows = 1, std::uint32_t kColumns = 1, std::uint32_t kAhead = 2>
 struct Matmul {
-  static constexpr FixedName name{"matmul"};
+  static constexpr auto name = FixedName{"matmul "} + F::name;
   using Shared = NoShared;
 
   const MatmulGroup* groups;

@@ -149,6 +149,9 @@ class DeviceBackend {
   /// Must every expert be asked of the host? Set when the experts' tier is known.
   void experts_are_resident(bool resident) noexcept { resident_ = resident; }
 
+  /// Are decode passes recorded and played? Otherwise each of their bodies is launched by itself.
+  void record_passes(bool record) noexcept { records_ = record; }
+
   template <class Work>
   Result<void> pass(std::span<const TokenId> tokens, std::uint32_t first, bool observed, Work&& work) {
     if (is_under_way_) COLI_CHECK(finish());
@@ -162,7 +165,7 @@ class DeviceBackend {
     n_ = n;
     most_splits_ = grid::AttendPartials::splits(first + n);
     quantised_from_ = nullptr;
-    if (n != 1 || !resident_ || observed) {
+    if (n != 1 || !resident_ || observed || !records_) {
       routed_.clear();
       COLI_CHECK(work());
       return n == 1 ? Result<void>{} : finish();
@@ -450,7 +453,7 @@ class DeviceBackend {
   PinnedArray<D, std::uint32_t> host_tokens_, host_flags_;
 
   std::uint32_t n_ = 0, most_splits_ = 1;
-  bool resident_ = false, is_under_way_ = false;
+  bool resident_ = false, records_ = true, is_under_way_ = false;
   std::vector<LayerId> routed_;  // of this pass, in the order of their flags
   const float* quantised_from_ = nullptr;
   std::uint32_t quantised_rows_ = 0;

@@ -10,7 +10,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "coli/contracts/device_work.hpp"
 #include "coli/contracts/names_itself.hpp"
 #include "coli/core/bytes.hpp"
 #include "coli/core/error.hpp"
@@ -67,10 +69,17 @@ concept ReplaysSequences = requires(D d, typename D::Sequence& sequence) {
   { d.replay(sequence) } -> std::same_as<void>;                       // on compute
 };
 
+template <class D>
+concept TellsItsWork = requires(D d, bool on) {
+  { d.work() } -> std::same_as<DeviceWork>;
+  { d.time_bodies(on) } -> std::same_as<void>;               // marks around every body: slower; before anything is recorded
+  { d.body_times() } -> std::same_as<std::vector<BodyTime>>;  // of the marked bodies that a finish has waited for
+};
+
 /// Besides these `template <class Body> void launch(LaunchShape, const Body&)` on compute: bodies are functors of
 /// kernels/grid, trivially copyable, run once a thread.
 template <class D>
-concept Device = NamesItself<D> && OwnsDeviceMemory<D> && MovesBytes<D> && OrdersQueues<D> && ReplaysSequences<D>;
+concept Device = NamesItself<D> && OwnsDeviceMemory<D> && MovesBytes<D> && OrdersQueues<D> && ReplaysSequences<D> && TellsItsWork<D>;
 
 template <class D>
 consteval bool require_device() {
@@ -79,6 +88,7 @@ consteval bool require_device() {
   static_assert(MovesBytes<D>, "Device: add  upload, download, clear, pin, unpin;  contracts/device.hpp lists their arguments");
   static_assert(OrdersQueues<D>, "Device: add  void after(Queue later, Queue earlier)  and  Result<void> finish(Queue)");
   static_assert(ReplaysSequences<D>, "Device: add  a move-only type Sequence,  void begin_capture(),  Result<Sequence> end_capture(),  void replay(Sequence&)");
+  static_assert(TellsItsWork<D>, "Device: add  DeviceWork work(),  void time_bodies(bool)  and  std::vector<BodyTime> body_times()");
   return true;
 }
 

@@ -12,9 +12,18 @@ namespace coli {
 template <std::size_t N>
 struct FixedName {
   char text[N]{};
+  constexpr FixedName() = default;
   constexpr FixedName(const char (&literal)[N]) { std::copy_n(literal, N, text); }
   constexpr std::string_view view() const noexcept { return {text, N - 1}; }
   constexpr operator std::string_view() const noexcept { return view(); }
 };
+
+template <std::size_t N, std::size_t M>
+constexpr FixedName<N + M - 1> operator+(const FixedName<N>& front, const FixedName<M>& back) {
+  FixedName<N + M - 1> both;
+  std::copy_n(front.text, N - 1, both.text);
+  std::copy_n(back.text, M, both.text + N - 1);
+  return both;
+}
 
 }  // namespace coli

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Does a device say what it was asked for: the same bodies recorded or not, each of them timed, and all of the experts counted?
+#include <map>
+#include <string>
+
+#include "support.hpp"
+
+namespace coli::conformance {
+namespace {
+
+const std::vector<TokenId> kPrompt{TokenId{7}, TokenId{60}, TokenId{113}, TokenId{166}, TokenId{219}};
+constexpr std::size_t kTokens = 6;
+
+struct Run {
+  std::string hash;
+  DeviceTierStats tier;
+};
+Run run(const EngineOptions& options) {
+  auto engine = open_fixture<device>("tiny_q4_k_m.gguf", options, on_queues());
+  const std::string hash = decide(engine, kPrompt, kTokens).hash;
+  return {hash, engine.stats().device};
+}
+constexpr EngineOptions plain() {
+  EngineOptions options;
+  options.parked.plain_passes = true;
+  return options;
+}
+
+BOOST_AUTO_TEST_SUITE(work)
+
+BOOST_AUTO_TEST_CASE(a_recording_plays_what_would_have_been_launched) {
+  const Run recorded = run({}), launched = run(plain());
+  BOOST_TEST(recorded.hash == launched.hash);
+  BOOST_TEST(recorded.tier.work.replays == kTokens - 2);  // as exactness_test.cpp says
+  BOOST_TEST(launched.tier.work.replays == 0U);
+  BOOST_TEST(launched.tier.work.nodes == 0U);
+  BOOST_TEST(recorded.tier.work.nodes > 0U);
+  BOOST_TEST(recorded.tier.work.bodies() == launched.tier.work.bodies());
+}
+
+BOOST_AUTO_TEST_CASE(every_body_is_timed_and_none_of_the_bits_change) {
+  const Run untimed = run({});
+  BOOST_TEST(untimed.tier.bodies.empty());
+  for (EngineOptions options : {EngineOptions{}, plain()}) {
+    options.time_bodies = true;
+    const Run timed = run(options);
+    BOOST_TEST(timed.hash == untimed.hash);
+    std::map<std::string, BodyTime> by_name;
+    std::uint64_t runs = 0;
+    for (const BodyTime& body : timed.tier.bodies) {
+      BOOST_TEST(body.seconds > 0, body.name);
+      BOOST_TEST(by_name.emplace(body.name, body).second, body.name);  // a name once
+      runs += body.runs;
+    }
+    BOOST_TEST(runs == timed.tier.work.bodies());
+    BOOST_TEST(by_name.count("matmul Q4_K") == 1U);
+    BOOST_TEST(by_name.count("attend_split") == 1U);
+    BOOST_TEST(by_name["attend_split"].runs == by_name["attend_merge"].runs);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(experts_and_their_slots_are_counted) {
+  const DeviceTierStats all = run({}).tier;
+  BOOST_TEST(all.experts > 0U);
+  BOOST_TEST(all.slots == all.experts);
+  BOOST_TEST(all.slot_bytes.value > 0U);
+  BOOST_TEST(all.slot_bytes.value < all.held.value);
+}
+
+BOOST_AUTO_TEST_CASE(a_cpu_has_no_passes_to_record_or_time) {
+  EngineOptions timed;
+  timed.time_bodies = true;
+  for (const auto& [options, subject] : {std::pair{plain(), "--parked"}, {timed, "--bodies"}}) {
+    const auto refused = engine<profiles::scalar>::open(fixture("tiny_f32.gguf"), options);
+    BOOST_REQUIRE(!refused);
+    BOOST_CHECK(refused.error().code == Errc::usage);
+    BOOST_TEST(refused.error().subject == subject);
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace coli::conformance
