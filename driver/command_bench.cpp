@@ -254,7 +254,7 @@ coli::Result<void> bench(const BenchOptions& options) {
            {"bytes_read", stats.cache.bytes_read}};
   if (limit)
     for (const double round : limit->rounds) out["read_bandwidth_rounds_gbs"].push_back(round / 1e9);
-  const bool on_device = model.profile->about->processor == coli::Processor::device;
+  const bool on_device = stats.device.work.bodies() != 0;  // of an emulator, too
   if (on_device)
     out["device"] = {{"layers", session.hyperparams().n_layers}, {"device_slots", stats.device.slots}, {"device_experts", stats.device.experts}, {"device_slot_bytes", stats.device.slot_bytes.value}, {"device_held_bytes", stats.device.held.value}};
   const bool text = options.json != "-";

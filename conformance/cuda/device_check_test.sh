@@ -61,7 +61,7 @@ expect() { # exit status, words...
 }
 
 all_well
-expect 0 "Straw (sm_90)" "10 decisions same" "2 outputs are the emulator's, bit for bit" "goldens with --vram 540000000" "decode 64   1428.57 tok/s" "qwen3-30b-a3b, 12 of 48 layers" \
+expect 0 "Straw (sm_90)" " not looked at" "10 decisions same" "2 outputs are the emulator's, bit for bit" "goldens with --vram 540000000" "decode 64   1428.57 tok/s" "qwen3-30b-a3b, 12 of 48 layers" \
   "3400 GB/s: the aim of 0.80 is reached" "2000 GB/s: the aim of 0.80 is missed" \
   "bodies a token                   118.0 in 1.00 recorded passes and 2.0 launched one by one: 10.0 a layer" \
   "microseconds a layer             50.0; outside of layers 100.0; so 400.0 tok/s with 48 layers" \
@@ -83,6 +83,12 @@ expect 1 "WRONG     experts on the device" "a number of it is missing"
 all_well
 sed -i '/copy/d' "$folder/device_rates"
 expect 0 "SKIP      share of the copy rate" "SKIP      what stands between it and 50 %" "SKIP      against the bound by upload rate"
+all_well
+sed -i s/bodies=yes/bodies=/ "$folder/colidrv"
+expect 1 "WRONG     with marks around each body" "none was timed"
+all_well
+sed -i s/device_held_bytes/other/ "$folder/colidrv"
+expect 1 "WRONG   --vram for a quarter of the experts what the device holds is not said"
 all_well
 straw make_synthetic 'echo "no room" >&2; exit 8'
 expect 1 "WRONG   make_synthetic --preset qwen3-30b-a3b --layers 12" "no room"

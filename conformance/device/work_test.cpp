@@ -38,6 +38,17 @@ BOOST_AUTO_TEST_CASE(a_recording_plays_what_would_have_been_launched) {
   BOOST_TEST(recorded.tier.work.bodies() == launched.tier.work.bodies());
 }
 
+BOOST_AUTO_TEST_CASE(the_host_waits_once_a_token_where_all_experts_are_there) {
+  const auto kernels = on_queues();
+  auto engine = open_fixture<device>("tiny_q4_k_m.gguf", {}, kernels);
+  require_ok(engine.prefill(kPrompt));
+  (void)kernels.device->take_counts();
+  for (int token = 0; token < 4; ++token) require_ok(engine.step(TokenId{5 + token}));  // plain, recorded, played, played
+  const auto counts = kernels.device->take_counts();
+  BOOST_TEST(counts.finishes == 4U);  // for the logits
+  BOOST_TEST(counts.replays == 3U);
+}
+
 BOOST_AUTO_TEST_CASE(every_body_is_timed_and_none_of_the_bits_change) {
   const Run untimed = run({});
   BOOST_TEST(untimed.tier.bodies.empty());

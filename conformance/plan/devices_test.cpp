@@ -81,7 +81,7 @@ BOOST_AUTO_TEST_CASE(the_doctor_has_a_row_a_card) {
   const auto two = probe_cards(read_cards(planted_calls(), "planted"));
   BOOST_REQUIRE_EQUAL(two.size(), 2U);
   BOOST_CHECK(two[0].verdict == CheckVerdict::warn && two[1].verdict == CheckVerdict::pass);
-  BOOST_CHECK_EQUAL(two[0].found, "Old, 1000 bytes, compute capability 7.5: compute capability 7.5; 8.0 is the least");
+  BOOST_CHECK_EQUAL(two[0].found, "Old, 1000 B, compute capability 7.5: compute capability 7.5; 8.0 is the least");
   BOOST_CHECK_EQUAL(two[0].fix, "the profile cuda can't run on it");
   BOOST_CHECK_EQUAL(two[1].found, "New, 1.95 KiB, compute capability 9.0");
   BOOST_CHECK_EQUAL(two[1].fix, "");
