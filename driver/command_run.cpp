@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // colidrv run: generates text.
 #include <signal.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
-#include <random>
 
 #include "coli/core/sha256.hpp"
 #include "coli/evidence/describe_run.hpp"
@@ -215,7 +215,9 @@ coli::Result<void> run(RunOptions options) {
   constexpr std::uint32_t kDefaultTokens = 256;
   const auto room = session.context() - std::min(session.context(), static_cast<std::uint32_t>(prompt.size()));
   generation.max_tokens = options.n_tokens.value_or(std::clamp(room, 1U, kDefaultTokens));
-  generation.sampling.seed = options.seed ? *options.seed : (std::uint64_t{std::random_device{}()} << 32 | std::random_device{}());
+  std::uint64_t fresh = 0;
+  if (!options.seed && ::getrandom(&fresh, sizeof(fresh), 0) != sizeof(fresh)) return coli::Error{coli::Errc::internal, "this system gives no random numbers; say one", "--seed"};
+  generation.sampling.seed = options.seed.value_or(fresh);
 
   const auto tokenizer = session.tokenizer();
   if (auto fits = coli::check_request(prompt.size(), session.context(), tokenizer.has_value(), generation); !fits) {
