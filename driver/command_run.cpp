@@ -2,6 +2,7 @@
 // colidrv run: generates text.
 #include <signal.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -132,7 +133,8 @@ Json stats_json(const coli::EngineStats& stats, const Session& session) {
            {{"issued", stats.cache.prefetch.issued},
             {"useful", stats.cache.prefetch.useful},
             {"late", stats.cache.prefetch.late},
-            {"wasted", stats.cache.prefetch.wasted}}}};
+            {"wasted", stats.cache.prefetch.wasted}}},
+          {"warm", {{"issued", stats.cache.warm.issued}, {"useful", stats.cache.warm.useful}, {"late", stats.cache.warm.late}, {"wasted", stats.cache.warm.wasted}}}};
 }
 
 /// The accountant's bill, class by class.
@@ -145,7 +147,7 @@ Json memory_json(const coli::Accountant& memory) {
   return bill;
 }
 
-/// What past runs used most, read before this one begins; counts what this one uses, and remembers it at the end.
+/// What past runs used most, read beside this one while the disk is idle; counts what this one uses, and remembers it at the end.
 class WarmStart {
  public:
   /// Errors: io; bad_input, where the file is damaged or another model's.
@@ -155,7 +157,7 @@ class WarmStart {
     COLI_TRY(set, coli::WarmSet::load(path, std::move(fingerprint), h.n_layers, h.n_experts));
     path_ = path;
     set_.emplace(std::move(set));
-    COLI_CHECK(session.preload(set_->by_popularity()));
+    session.warm(set_->by_popularity());
     uses_.assign(h.n_layers, std::vector<std::uint64_t>(h.n_experts, 0));
     auto& on_routing = session.observer().on_routing;
     on_routing = [this, next = std::move(on_routing)](coli::LayerId layer, std::uint32_t first, const coli::Routing& routing, const coli::LeaseNotes& notes) {
@@ -166,12 +168,18 @@ class WarmStart {
   }
   /// A file that may not be written is only read. Errors: io.
   coli::Result<void> end() {
-    if (!set_ || (::access(path_.c_str(), F_OK) == 0 && ::access(path_.c_str(), W_OK) != 0)) return {};
+    if (!set_ || is_read_only()) return {};
     set_->observe(uses_);
     return set_->save(path_);
   }
 
  private:
+  /// Its mode counts for those too who may write anything: who took the right to write away meant it.
+  bool is_read_only() const {
+    struct stat info {};
+    return ::stat(path_.c_str(), &info) == 0 && ((info.st_mode & (S_IWUSR | S_IWGRP | S_IWOTH)) == 0 || ::access(path_.c_str(), W_OK) != 0);
+  }
+
   std::string path_;
   std::optional<coli::WarmSet> set_;
   std::vector<std::vector<std::uint64_t>> uses_;
@@ -308,7 +316,7 @@ void add_run(CLI::App& app, Action& action) {
   command.add_flag("--chat", options->chat, "put the prompt into the model's chat template");
   command.add_option("--system", options->system, "system message for --chat");
   command.add_flag("--no-think", options->no_think, "ask a thinking model to answer at once (with --chat)");
-  command.add_option("--warm", options->warm, "learned popularity of experts: read into free slots before the prompt, updated after the run; made where it is missing, only read where it is read-only")->check(CLI::Validator([](std::string& path) { return path.empty() ? std::string("needs the name of a file") : std::string(); }, "FILE"));
+  command.add_option("--warm", options->warm, "learned popularity of experts: read into free slots while the disk is idle, updated after the run; made where it is missing, only read where it is read-only")->check(CLI::Validator([](std::string& path) { return path.empty() ? std::string("needs the name of a file") : std::string(); }, "FILE"));
   command.add_option("--trace", options->trace, "write which experts every token chose, and what the cache did for it, to a file (colidrv replay reads it)")->check(CLI::Validator([](std::string& path) { return path.empty() ? std::string("needs the name of a file") : std::string(); }, "FILE"));
   add_json_option(command, options->json);
   command.callback([&action, options] { action = [options] { return run(*options); }; });

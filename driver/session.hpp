@@ -36,7 +36,7 @@ class Session {
   using EachLogits = std::function<void(std::uint32_t, std::span<const float>)>;
   virtual coli::Result<std::span<const float>> prefill(std::span<const coli::TokenId> tokens, const EachLogits& each) = 0;
   virtual coli::Result<std::span<const float>> step(coli::TokenId token) = 0;
-  virtual coli::Result<void> preload(std::span<const coli::ExpertKey> keys) = 0;
+  virtual void warm(std::vector<coli::ExpertKey> keys) = 0;
   virtual void cancel() noexcept = 0;
 
   virtual coli::Result<const coli::Tokenizer*> tokenizer() const = 0;

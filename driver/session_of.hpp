@@ -25,7 +25,7 @@ class SessionOf final : public Session {
     return engine_.prefill(tokens, [&](std::uint32_t position, std::span<const float> logits) { each(position, logits); });
   }
   coli::Result<std::span<const float>> step(coli::TokenId token) override { return engine_.step(token); }
-  coli::Result<void> preload(std::span<const coli::ExpertKey> keys) override { return engine_.preload(keys); }
+  void warm(std::vector<coli::ExpertKey> keys) override { engine_.warm(std::move(keys)); }
   void cancel() noexcept override { engine_.cancel(); }
 
   coli::Result<const coli::Tokenizer*> tokenizer() const override { return engine_.tokenizer(); }

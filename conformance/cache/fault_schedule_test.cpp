@@ -20,11 +20,13 @@ namespace {
 struct Outcome {
   std::uint64_t hits = 0, misses = 0;
   std::size_t n_errors = 0, n_cancelled = 0;
+  WarmStats warm{};
 };
 
-/// Tokens over all layers with several threads; some groups are cancelled, some leases dropped, some reads fail.
+/// Tokens over all layers with several threads; some groups are cancelled, some leases dropped, some reads fail. With
+/// `warms`, experts that nobody asks for are read beside it.
 template <class S>
-Outcome run(S& store, const test::ExpertFiles& files, std::uint64_t seed, bool cancels) {
+Outcome run(S& store, const test::ExpertFiles& files, std::uint64_t seed, bool cancels, bool warms = false) {
   const test::Watchdog watchdog("fault schedule, seed " + std::to_string(seed));
   Accountant accountant;
   const CacheGeometry geometry = files.geometry();
@@ -38,6 +40,11 @@ Outcome run(S& store, const test::ExpertFiles& files, std::uint64_t seed, bool c
     for (std::uint32_t layer = 1; layer < geometry.n_layers(); ++layer) {
       const auto experts = random.experts(2, geometry.n_experts());
       const auto guesses = random.experts(3, geometry.n_experts());
+      if (warms && layer == 1) {
+        std::vector<ExpertKey> likely;
+        for (int i = 0; i < 20; ++i) likely.push_back({LayerId{static_cast<std::uint32_t>(chaos.below(geometry.n_layers()))}, ExpertId{static_cast<std::uint32_t>(chaos.below(geometry.n_experts()))}});
+        cache->warm(likely);
+      }
       std::atomic<bool> cancel{cancels && chaos.below(6) == 0};
       auto lease = cache->acquire(LayerId{layer}, experts, &cancel);
       BOOST_REQUIRE(lease);
@@ -67,6 +74,7 @@ Outcome run(S& store, const test::ExpertFiles& files, std::uint64_t seed, bool c
   const CacheStats stats = cache->stats();
   outcome.hits = stats.hits;
   outcome.misses = stats.misses;
+  outcome.warm = stats.warm;
   // Every slot can still be had at once, in every layer.
   for (std::uint32_t layer = 1; layer < geometry.n_layers(); ++layer) {
     const auto all = random.experts(std::min(cache->max_group(LayerId{layer}), geometry.n_experts()), geometry.n_experts());
@@ -120,6 +128,25 @@ BOOST_AUTO_TEST_CASE(whole_reads_may_fail_or_be_cancelled) {
   }
   BOOST_TEST(n_errors > 20U);
   BOOST_TEST(n_cancelled > 20U);
+}
+
+BOOST_AUTO_TEST_CASE(what_nobody_asked_for_harms_nobody) {
+  const test::ExpertFiles files(shape());
+  std::uint64_t issued = 0, useful = 0;
+  for (std::uint64_t seed = 1; seed <= 24; ++seed) {
+    MemoryStore memory(files.in_memory());
+    const Outcome expected = run(memory, files, seed, false);
+    auto best = *AnyStore::open(files.index());
+    FaultyStore store(*best, files.index(), {.seed = seed, .longest_delay = std::chrono::microseconds(seed % 4 * 100), .reorder = true, .fail_one_in = seed % 2 == 0 ? 0U : 30U});
+    const Outcome outcome = run(store, files, seed, seed % 3 == 0, true);
+    BOOST_TEST(outcome.hits + outcome.misses == expected.hits + expected.misses);
+    BOOST_TEST(outcome.warm.issued >= outcome.warm.useful + outcome.warm.late + outcome.warm.wasted);
+    if (seed % 2 == 0 && seed % 3 != 0) BOOST_TEST(outcome.n_errors == 0U);
+    issued += outcome.warm.issued;
+    useful += outcome.warm.useful;
+  }
+  BOOST_TEST(issued > 20U);
+  BOOST_TEST(useful > 0U);
 }
 
 template <class Open>

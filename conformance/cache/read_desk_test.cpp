@@ -204,6 +204,58 @@ BOOST_AUTO_TEST_CASE(a_guess_that_comes_true_keeps_what_has_arrived) {
   BOOST_TEST(d.pending(Urgency::prefetch) == 4U);  // claimed ones no longer count as guesses
 }
 
+BOOST_AUTO_TEST_CASE(the_disk_is_at_leisure_when_nothing_is_demanded_and_half_of_the_buffers_reach) {
+  Desk d(12);
+  BOOST_TEST(d.desk.at_leisure());
+  Filling a = d.filling(1), g = d.filling(2, true), h = d.filling(3, true);
+  d.desk.order(a, kBytes);
+  BOOST_TEST(!d.desk.at_leisure());
+  BOOST_TEST(!d.desk.submit());
+  BOOST_TEST(!d.desk.at_leisure());  // being read is demanded, too
+  d.arrive(1);
+  BOOST_TEST(d.desk.at_leisure());
+  d.desk.order(g, kBytes);
+  BOOST_TEST(!d.desk.at_leisure());
+  BOOST_TEST(!d.desk.submit());
+  BOOST_TEST(d.desk.at_leisure());
+  d.desk.order(h, kBytes);
+  BOOST_TEST(!d.desk.submit());
+  BOOST_TEST(!d.desk.at_leisure());  // six of twelve
+  Desk small(5);
+  BOOST_TEST(!small.desk.at_leisure());  // half of them don't hold an expert
+}
+
+BOOST_AUTO_TEST_CASE(what_nobody_asked_for_waits_apart_until_somebody_does) {
+  Desk d(24, 2);
+  Filling g = d.filling(1, true), h = d.filling(2, true);
+  for (Filling* guess : {&g, &h}) d.desk.order(*guess, kBytes);
+  BOOST_TEST(!d.desk.submit());
+  d.arrive(1);
+  d.arrive(2);
+  d.desk.settle(g, kBytes);
+  d.desk.settle(h, kBytes);
+  BOOST_TEST(!g.speculative);
+  BOOST_TEST(!d.desk.any_arrived());
+  BOOST_TEST(!d.desk.take_arrived(nullptr));
+  BOOST_TEST((d.desk.take_unasked()->part == Part::gate));
+  d.desk.ask_for(h);
+  BOOST_TEST(d.desk.any_arrived());
+  BOOST_TEST(d.desk.take_arrived(nullptr)->filling == &h);
+  d.desk.ask_for(g);
+  const auto rest = d.desk.take_arrived(&g);
+  BOOST_REQUIRE(rest);
+  BOOST_TEST(rest->filling == &g);
+  BOOST_TEST(rest->piece.index == 1U);  // of gate: the first was taken before
+  BOOST_TEST(!d.desk.take_unasked());
+  Filling i = d.filling(3, true);
+  d.desk.order(i, kBytes);
+  BOOST_TEST(!d.desk.submit());
+  d.arrive(3);
+  d.desk.settle(i, kBytes);
+  d.desk.drop(i);
+  BOOST_TEST(!d.desk.take_unasked());
+}
+
 BOOST_AUTO_TEST_CASE(what_is_dropped_is_cancelled_and_told_as_an_orphan) {
   Desk d(4);
   Filling a = d.filling(1), b = d.filling(2);

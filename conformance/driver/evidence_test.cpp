@@ -129,7 +129,7 @@ BOOST_AUTO_TEST_CASE(replays_that_cannot_be_are_refused) {
   expect_error({"run", "--quiet", "-n", "1", "--trace", ""}, 2, {"--trace"});
 }
 
-BOOST_AUTO_TEST_CASE(a_warm_set_saves_misses_and_changes_nothing_else) {
+BOOST_AUTO_TEST_CASE(a_warm_set_is_learned_read_and_changes_nothing_else) {
   const ScratchFolder folder;
   const std::vector<std::string> resident{"run", fixture("bard.gguf"), "-p", "ROMEO:", "--quiet", "--ctx", "256", "-n", "60", "--seed", "1", "--store", "pread", "--json", folder / "j"};
   expect_success(resident);
@@ -139,23 +139,20 @@ BOOST_AUTO_TEST_CASE(a_warm_set_saves_misses_and_changes_nothing_else) {
   expect_success(run);
   const Json cold = json_of(folder / "j");
   BOOST_TEST_REQUIRE(cold["stats"]["cache"]["misses"].get<int>() > 0);
+  BOOST_TEST(cold["stats"]["warm"]["issued"] == 0);
   std::vector<std::string> warm = run;
   warm.insert(warm.end(), {"--warm", folder / "w"});
   expect_success(warm);  // learns
+  BOOST_TEST(json_of(folder / "j")["stats"]["warm"]["issued"] == 0);
   const std::string learned = coli::test::read_bytes(folder / "w");
   std::filesystem::permissions(folder / "w", std::filesystem::perms::owner_read);
-  // What a process holds at its start differs from run to run, and with it the slots: only equal ones compare.
-  Json second;
-  for (int tries = 0; tries < 12 && (second.is_null() || second["stats"]["cache"]["slots"] != cold["stats"]["cache"]["slots"]); ++tries) {
-    expect_success(warm);
-    second = json_of(folder / "j");
-  }
+  expect_success(warm);
+  const Json second = json_of(folder / "j");
   BOOST_TEST(second["logits_hash"] == cold["logits_hash"]);
-  if (second["stats"]["cache"]["slots"] == cold["stats"]["cache"]["slots"])
-    BOOST_TEST(second["stats"]["cache"]["misses"].get<int>() < cold["stats"]["cache"]["misses"].get<int>());
-  else
-    std::printf("SKIP: no two runs had the same number of slots\n");
-  if (::geteuid() != 0) BOOST_TEST(coli::test::read_bytes(folder / "w") == learned);  // who may write anything isn't kept from it
+  const Json& stats = second["stats"]["warm"];  // how much of it helps is a matter of time: nothing to count on
+  BOOST_TEST(stats["issued"].get<int>() > 0);
+  BOOST_TEST(stats["issued"].get<int>() >= stats["useful"].get<int>() + stats["late"].get<int>() + stats["wasted"].get<int>());
+  BOOST_TEST(coli::test::read_bytes(folder / "w") == learned);  // read-only, for root too
   std::vector<std::string> other{"run", fixture("tiny_q4_k_m.gguf"), "--tokens", "1", "-n", "1", "--quiet", "--warm", folder / "w"};
   expect_error(other, 5, {"another model"});
   expect_error({"run", "--quiet", "-n", "1", "--warm", ""}, 2, {"--warm"});

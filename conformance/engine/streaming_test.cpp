@@ -45,10 +45,18 @@ const std::vector<unsigned> kThreads{1, 2, 3, 4};
 const std::vector<std::uint32_t> kPrefetch{0, 3};
 const std::vector<std::uint32_t> kChunks{3, 512};  // tokens; the larger touches more experts than the cache holds
 
-/// One point of the matrix; each member an index into the lists above.
+/// One point of the matrix; each member an index into the lists above, or yes and no.
 struct Point {
-  std::size_t share, policy, store, threads, prefetch, chunk, schedule, reuse;
+  std::size_t share, policy, store, threads, prefetch, chunk, schedule, reuse, warm = 0;
 };
+
+/// Every expert, in an order that no run would learn.
+std::vector<ExpertKey> popular(const engine<scheduled>& engine) {
+  std::vector<ExpertKey> keys;
+  for (std::uint32_t expert = 0; expert < engine.hyperparams().n_experts; ++expert)
+    for (std::uint32_t layer = 0; layer < engine.hyperparams().n_layers; ++layer) keys.push_back({LayerId{layer}, ExpertId{expert}});
+  return keys;
+}
 
 class Model {
  public:
@@ -86,6 +94,7 @@ class Model {
     if (!engine && store == "uring" && engine.error().code == Errc::unavailable) return false;
     require_ok(engine);
     if (p.schedule != 0) engine->store().set_faults({.seed = p.share * 97 + p.policy * 31 + p.threads, .longest_delay = std::chrono::microseconds(150), .reorder = true});
+    if (p.warm != 0) engine->warm(popular(*engine));
     if (p.reuse != 0) {  // another text with the same beginning: what is kept of it must be as good as new
       std::vector<TokenId> other(prompt_.begin(), prompt_.begin() + static_cast<std::ptrdiff_t>(prompt_.size() / 2));
       other.insert(other.end(), {TokenId{249}, TokenId{3}, TokenId{248}});
@@ -97,7 +106,7 @@ class Model {
     BOOST_CHECK_EQUAL(engine->stats().prefill_tokens - before, p.reuse != 0 ? (prompt_.size() + 1) / 2 : prompt_.size());
     std::ostringstream what;
     what << 100 * kShares[p.share] << " %, " << kPolicies[p.policy] << ", " << store << ", " << kThreads[p.threads] << " threads, prefetch "
-         << kPrefetch[p.prefetch] << ", chunk " << kChunks[p.chunk] << ", schedule " << p.schedule << ", reuse " << p.reuse;
+         << kPrefetch[p.prefetch] << ", chunk " << kChunks[p.chunk] << ", schedule " << p.schedule << ", reuse " << p.reuse << ", warm " << p.warm;
     BOOST_CHECK_MESSAGE(decisions->hash == reference_, "other logits with " << what.str());
     BOOST_CHECK_EQUAL(engine->stats().policy, kPolicies[p.policy]);
     BOOST_CHECK_EQUAL(engine->stats().store, store);
@@ -107,8 +116,8 @@ class Model {
 
   void check_pairwise() const {
     const test::Watchdog watchdog("pairwise matrix");
-    for (const auto& p : test::pairwise({kShares.size(), kPolicies.size(), kStores.size(), kThreads.size(), kPrefetch.size(), kChunks.size(), 2, 2}))
-      if (!check({p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]})) std::printf("SKIP: no io_uring here\n");
+    for (const auto& p : test::pairwise({kShares.size(), kPolicies.size(), kStores.size(), kThreads.size(), kPrefetch.size(), kChunks.size(), 2, 2, 2}))
+      if (!check({p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8]})) std::printf("SKIP: no io_uring here\n");
   }
 
  private:
@@ -150,6 +159,42 @@ BOOST_AUTO_TEST_CASE(pairs_of_settings_change_no_bit_of_a_tiny_model) {
 
 BOOST_AUTO_TEST_CASE(pairs_of_settings_change_no_bit_of_bard) {
   if (const auto kernels = best_kernels()) Model("bard.gguf", *kernels, 24, 4).check_pairwise();
+}
+
+// Slots are filled beside the demand, in an order that the disk decides, and the engine closes over what is on its way.
+BOOST_AUTO_TEST_CASE(a_warm_start_changes_no_bit) {
+  const auto kernels = best_kernels();
+  if (!kernels) return;
+  for (const std::string file : {"tiny_q4_k_m.gguf", "bard.gguf"}) {
+    const Model model(file, *kernels, 3, 8);
+    std::uint64_t issued = 0, useful = 0;
+    for (const double share : {0.0, 0.25, 0.6}) {
+      for (const unsigned threads : kThreads) {
+        for (const std::uint32_t fail_one_in : {0U, 40U}) {
+          const test::Watchdog watchdog("a warm start");
+          auto engine = model.open(share, "", "pread", threads, threads % 2 * 2);
+          require_ok(engine);
+          engine->store().set_faults({.seed = threads, .longest_delay = std::chrono::microseconds(200), .reorder = true, .fail_one_in = fail_one_in});
+          engine->warm(popular(*engine));
+          const auto decisions = try_decide(*engine, model.prompt(), model.n_tokens());
+          if (fail_one_in == 0) require_ok(decisions);
+          if (decisions && decisions->ids.size() == model.n_tokens()) BOOST_CHECK_EQUAL(decisions->hash, model.reference());
+          const WarmStats stats = engine->stats().cache.warm;
+          BOOST_CHECK_GE(stats.issued, stats.useful + stats.late + stats.wasted);
+          issued += stats.issued, useful += stats.useful;
+          engine->store().set_faults({});
+          BOOST_REQUIRE(engine->truncate(0));
+          BOOST_CHECK_EQUAL(decide(*engine, model.prompt(), model.n_tokens()).hash, model.reference());
+        }
+      }
+      auto closed = model.open(share, "", "pread", 2);  // before anything has come
+      require_ok(closed);
+      closed->store().set_faults({.seed = 1, .longest_delay = std::chrono::hours(1000)});
+      closed->warm(popular(*closed));
+    }
+    BOOST_CHECK_GE(issued, 20U);
+    BOOST_CHECK_GE(useful, 1U);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_mapping_has_the_same_bits) {

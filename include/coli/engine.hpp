@@ -112,10 +112,10 @@ class engine {
     return {};
   }
 
-  /// Reads experts into free slots before they are asked for, the first of `keys` first: a warm start. Evicts nothing.
-  /// Errors: io.
-  Result<void> preload(std::span<const ExpertKey> keys) {
-    return model_->experts->has_experts() ? model_->experts->cache().preload(keys, threads()) : Result<void>{};
+  /// Has experts read into free slots before they are asked for, the first of `keys` first, while the disk has nothing
+  /// else to do: a warm start. Returns at once, evicts nothing, changes no bit.
+  void warm(std::vector<ExpertKey> keys) {
+    if (model_->experts->has_experts()) model_->experts->cache().warm(std::move(keys));
   }
 
   /// Makes the running call return Errc::interrupted soon; where none runs, the next step(): nothing is lost between

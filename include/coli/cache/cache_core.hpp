@@ -4,7 +4,7 @@
 // The engine's cache and the replay of a trace both drive this class, so their counts are equal by construction.
 // A group is acquired as one: all hits are pinned first, so that no miss can evict one; then each miss gets a slot and
 // counts as filled at once. Both go by ascending expert id, whatever order the group is in. Decisions depend on the
-// sequence of groups only, never on I/O order.
+// sequence of groups only, never on I/O order, as long as no slot is given to what nobody asked for (place_free).
 // Not thread-safe: the owner locks. Nothing is allocated after construction.
 #pragma once
 
@@ -106,14 +106,19 @@ class CacheCore {
         pin(size_class, *twin);
         continue;
       }
-      grants[i].slot = take_slot(size_class, key);
-      pin(size_class, grants[i].slot);
-      residency_.place(geometry_.class_of(layer), grants[i].slot, key);
-      size_class.policy.on_fill(grants[i].slot, key);
+      grants[i].slot = fill_slot(geometry_.class_of(layer), key);
     }
     layer_stats_[layer.value].hits += n_hits;
     layer_stats_[layer.value].misses += n_misses;
     return {};
+  }
+
+  /// Gives an expert that is not resident a free slot and pins it, though nobody asks for it: evicts nothing, counts
+  /// nothing. Nothing: no slot is free.
+  std::optional<SlotId> place_free(ExpertKey key) {
+    const std::uint32_t c = geometry_.class_of(key.layer);
+    if (classes_[c].free.empty()) return std::nullopt;
+    return fill_slot(c, key);
   }
 
   /// Puts into front what a batch of distinct experts should lease next, and says how many: residents first, so that
@@ -190,7 +195,16 @@ class CacheCore {
     return order_;
   }
 
-  /// A free slot, else the policy's victim. Acquire has checked that there is one.
+  /// Places and pins. The caller has checked that there is a slot to be had.
+  SlotId fill_slot(std::uint32_t c, ExpertKey key) {
+    const SlotId slot = take_slot(classes_[c], key);
+    pin(classes_[c], slot);
+    residency_.place(c, slot, key);
+    classes_[c].policy.on_fill(slot, key);
+    return slot;
+  }
+
+  /// A free slot, else the policy's victim.
   SlotId take_slot(Class& size_class, ExpertKey incoming) noexcept {
     if (!size_class.free.empty()) {
       const SlotId slot = size_class.free.back();

@@ -5,7 +5,8 @@
 // computing threads. The lock is never held while bytes are copied or waited for. A thread with nothing to compute puts
 // arrived parts into their slots; with none of those either, one thread waits in the store and the others for it.
 // Prefetch reads into staging buffers only: an expert gets a slot when it is demanded, so speculation evicts nothing
-// and changes no hit count. A resident model is the same cache with a slot for every expert, filled by fill_all.
+// and changes no hit count. A warm start does the same for slots that are free, and puts experts there unasked. A
+// resident model is the same cache with a slot for every expert, filled by fill_all.
 #pragma once
 
 #include <algorithm>
@@ -36,6 +37,7 @@
 #include "coli/cache/slot_plan.hpp"
 #include "coli/cache/slot_pool.hpp"
 #include "coli/cache/staging.hpp"
+#include "coli/cache/warm_start.hpp"
 #include "coli/contracts/eviction_policy.hpp"
 #include "coli/contracts/expert_store.hpp"
 #include "coli/core/accountant.hpp"
@@ -111,21 +113,23 @@ class ExpertCache {
     {
       const std::lock_guard lock(mutex_);
       while (!speculative_.empty()) give_up(*speculative_.front());
+      while (!warm_.reading().empty()) give_up(*warm_.reading().front());
     }
     while (desk_.any_under_way()) {
       if (auto completion = desk_.wait(kPatience)) receive(std::move(*completion));
     }
   }
 
-  /// Leases the distinct experts of one layer, and starts reading the missing ones. Doesn't block. At most
-  /// max_group(layer) experts: larger batches go in waves, see next_wave. `cancel` is watched while waiting.
+  /// Leases the distinct experts of one layer, and starts reading the missing ones. Doesn't block, but for a piece that
+  /// another lease's thread is just putting into a slot that is wanted here. At most max_group(layer) experts: larger
+  /// batches go in waves, see next_wave. `cancel` is watched while waiting.
   /// Errors: usage, where the group is too large or slots are held by other leases.
   Result<Lease> acquire(LayerId layer, std::span<const ExpertId> experts, const std::atomic<bool>* cancel = nullptr) {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     Group& group = groups_.take();
     group.clear();
     group.cancel = cancel;
-    if (auto added = mapped_.empty() ? add(group, layer, experts) : add_mapped(group, layer, experts); !added) {
+    if (auto added = mapped_.empty() ? add(lock, group, layer, experts) : add_mapped(group, layer, experts); !added) {
       groups_.give_back(group);
       return std::move(added).error();
     }
@@ -181,12 +185,15 @@ class ExpertCache {
   /// Takes the page faults of the slots beforehand, in the background: for a cache that fills as it is used.
   void touch_slots() { pool_.touch_early(); }
 
-  /// Reads experts into slots that are free, the first of `keys` first, until none is or all were read: a warm start.
-  /// Evicts nothing and counts nothing. Errors: io; interrupted.
-  Result<void> preload(std::span<const ExpertKey> keys, unsigned n_threads, const std::atomic<bool>* cancel = nullptr) {
-    if (!mapped_.empty()) return {};
-    COLI_TRY(lease, acquire_free(keys, cancel));
-    return fill(lease, n_threads);
+  /// Has experts read into slots that are free, the first of `keys` first, until none is: a warm start. It goes on beside
+  /// all else: reads begin only while no demand waits or is being read, and what has arrived is put into its slot by
+  /// threads that would wait otherwise. Evicts nothing, and never blocks; a read that fails is forgotten. Nothing is
+  /// read where the store doesn't copy: its bytes are there.
+  void warm(std::vector<ExpertKey> keys) {
+    const std::lock_guard lock(mutex_);
+    if (desk_.n_buffers() == 0) return;
+    warm_.begin(std::move(keys));
+    submit();
   }
 
   const CacheGeometry& geometry() const noexcept { return core_.geometry(); }
@@ -211,6 +218,7 @@ class ExpertCache {
     stats.wait_seconds = seconds(wait_time_);
     stats.fill_seconds = seconds(fill_time_);
     stats.prefetch = prefetch_stats_;
+    stats.warm = warm_.stats();
     if (per_layer) stats.layers.assign(core_.layer_stats().begin(), core_.layer_stats().end());
     return stats;
   }
@@ -225,6 +233,7 @@ class ExpertCache {
     desk_.reset_stats();
     wait_time_ = fill_time_ = {};
     prefetch_stats_ = {};
+    warm_.reset_stats();
   }
 
  private:
@@ -240,7 +249,8 @@ class ExpertCache {
         core_(geometry, plan, make_policy),
         pool_(std::move(pool)),
         desk_(store, std::move(staging), n_pieces),
-        filler_(std::move(filler)) {
+        filler_(std::move(filler)),
+        warm_(plan.slots) {
     for (const std::uint32_t slots : plan.slots) in_slot_.emplace_back(slots, nullptr);
   }
 
@@ -328,14 +338,19 @@ class ExpertCache {
 
   //--- groups ------------------------------------------------------------------------------------------------------
 
-  Result<void> add(Group& group, LayerId layer, std::span<const ExpertId> experts) {
-    grants_.resize(std::max(grants_.size(), experts.size()));
-    COLI_CHECK(core_.acquire(layer, experts, grants_));
+  Result<void> add(std::unique_lock<std::mutex>& lock, Group& group, LayerId layer, std::span<const ExpertId> experts) {
+    COLI_CHECK(grant(lock, layer, experts));
     receive_all();
+    const std::uint32_t size_class = core_.geometry().class_of(layer);
     for (std::size_t i = 0; i < experts.size(); ++i) {
       const ExpertKey key{layer, experts[i]};
       const SlotId slot = grants_[i].slot;
-      Filling*& filling = in_slot_[core_.geometry().class_of(layer)][slot.value];
+      Filling*& filling = in_slot_[size_class][slot.value];
+      if (warm_.any_unused()) grants_[i].hit ? warm_.use(size_class, slot) : warm_.lose(size_class, slot);
+      if (filling != nullptr && filling->unasked) {
+        desk_.ask_for(*filling);
+        unpin(*filling);
+      }
       if (!grants_[i].hit && filling == nullptr) filling = &start(key, slot);
       const auto item = static_cast<std::uint32_t>(group.items.size());
       group.items.push_back({key, slot, filling});
@@ -348,6 +363,19 @@ class ExpertCache {
       }
     }
     return {};
+  }
+
+  /// Slots that are being filled unasked are there for demand too: they are only pinned for as long as that harms nobody.
+  Result<void> grant(std::unique_lock<std::mutex>& lock, LayerId layer, std::span<const ExpertId> experts) {
+    for (;;) {
+      grants_.resize(std::max(grants_.size(), experts.size()));
+      auto granted = core_.acquire(layer, experts, grants_);
+      if (granted || granted.error().code != Errc::usage || unasked_.empty()) return granted;
+      for (std::size_t i = unasked_.size(); i-- > 0;) {
+        if (!unasked_[i]->dead) give_up(*unasked_[i]);
+      }
+      if (!unasked_.empty()) changed_.wait(lock);
+    }
   }
 
   Result<void> add_mapped(Group& group, LayerId layer, std::span<const ExpertId> experts) {
@@ -379,46 +407,17 @@ class ExpertCache {
     return {};
   }
 
-  /// Leases those of `keys` for which slots are free, layer by layer.
-  Result<Lease> acquire_free(std::span<const ExpertKey> keys, const std::atomic<bool>* cancel) {
-    const std::lock_guard lock(mutex_);
-    std::vector<std::size_t> n_free;
-    for (std::uint32_t c = 0; c < geometry().classes().size(); ++c) n_free.push_back(core_.free_slots(c));
-    std::vector<std::vector<ExpertId>> chosen(geometry().n_layers());
-    for (const ExpertKey key : keys) {
-      if (!geometry().has_experts(key.layer) || key.expert.value >= geometry().n_experts() || core_.resident(key)) continue;
-      std::size_t& left = n_free[geometry().class_of(key.layer)];
-      if (left == 0) continue;
-      --left;
-      chosen[key.layer.value].push_back(key.expert);
-    }
-    Group& group = groups_.take();
-    group.clear();
-    group.cancel = cancel;
-    Lease lease(*this, group);
-    for (std::uint32_t l = 0; l < chosen.size(); ++l) {
-      if (chosen[l].empty()) continue;
-      if (auto added = add(group, LayerId{l}, chosen[l]); !added) {
-        fail(group, std::move(added).error());
-        break;
-      }
-    }
-    core_.reset_stats();
-    submit();
-    return lease;
-  }
-
   Result<Lease> acquire_all(const std::atomic<bool>* cancel) {
     std::vector<ExpertId> all;
     for (std::uint32_t e = 0; e < geometry().n_experts(); ++e) all.push_back(ExpertId{e});
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     Group& group = groups_.take();
     group.clear();
     group.cancel = cancel;
     Lease lease(*this, group);
     for (std::uint32_t l = 0; l < geometry().n_layers(); ++l) {
       if (!geometry().has_experts(LayerId{l})) continue;
-      if (auto added = add(group, LayerId{l}, all); !added) {
+      if (auto added = add(lock, group, LayerId{l}, all); !added) {
         fail(group, std::move(added).error());
         break;
       }
@@ -431,8 +430,11 @@ class ExpertCache {
   Filling& start(ExpertKey key, SlotId slot) {
     if (Filling* const guessed = find_speculative(key)) {
       guessed->slot = slot;
-      std::erase(speculative_, guessed);
-      ++(desk_.claim(*guessed, raw_bytes(key.layer)) ? prefetch_stats_.useful : prefetch_stats_.late);
+      const bool all_here = desk_.claim(*guessed, raw_bytes(key.layer));
+      if (!warm_.claim(*guessed, all_here)) {
+        std::erase(speculative_, guessed);
+        ++(all_here ? prefetch_stats_.useful : prefetch_stats_.late);
+      }
       return *guessed;
     }
     Filling& filling = fillings_.take();
@@ -464,9 +466,11 @@ class ExpertCache {
   //--- fillings ----------------------------------------------------------------------------------------------------
 
   Filling* find_speculative(ExpertKey key) const noexcept {
-    const auto at =
-        std::find_if(speculative_.begin(), speculative_.end(), [&](const Filling* f) { return f->key == key; });
-    return at == speculative_.end() ? nullptr : *at;
+    for (const std::span<Filling* const> list : {std::span<Filling* const>(speculative_), warm_.reading()}) {
+      const auto at = std::find_if(list.begin(), list.end(), [&](const Filling* f) { return f->key == key; });
+      if (at != list.end()) return *at;
+    }
+    return nullptr;
   }
   /// Guesses for a layer that was passed can't come true any more.
   void drop_stale(LayerId layer) {
@@ -480,13 +484,25 @@ class ExpertCache {
     filling.dead = true;
     desk_.drop(filling);
     if (filling.speculative) {
-      std::erase(speculative_, &filling);
-      ++prefetch_stats_.wasted;
+      if (!warm_.give_up(filling)) {
+        std::erase(speculative_, &filling);
+        ++prefetch_stats_.wasted;
+      }
     } else {
-      in_slot_[geometry().class_of(filling.key.layer)][filling.slot.value] = nullptr;
+      const std::uint32_t size_class = geometry().class_of(filling.key.layer);
+      warm_.lose(size_class, filling.slot);
+      in_slot_[size_class][filling.slot.value] = nullptr;
       core_.abandon(filling.key.layer, filling.slot);
+      if (filling.unasked && filling.writing.none()) unpin(filling);
     }
     recycle_if_done(filling);
+  }
+  /// An unasked filling's slot is its own no longer: it is filled, somebody else has it, or nobody writes to it any more.
+  void unpin(Filling& filling) {
+    filling.unasked = false;
+    std::erase(unasked_, &filling);
+    --filling.n_holders;
+    core_.release(filling.key.layer, filling.slot);
   }
   void recycle_if_done(Filling& filling) {
     if (filling.n_under_way == 0 && filling.writing.none() && filling.n_holders == 0 &&
@@ -502,6 +518,32 @@ class ExpertCache {
     while (desk_.wants_speculative_buffers() && free_a_speculative_buffer()) {
       while (auto failed = desk_.submit()) deal_with(*failed);
     }
+    if (!warm_.ended()) read_unasked();
+  }
+  /// The warm start's next reads, as long as the disk has nothing better to do and slots are free.
+  void read_unasked() {
+    for (std::size_t i = warm_.reading().size(); i-- > 0;) {
+      if (!slot_to_spare(warm_.reading()[i]->key.layer, 0)) give_up(*warm_.reading()[i]);
+    }
+    while (desk_.at_leisure()) {
+      const std::optional<ExpertKey> key = warm_.take_next();
+      if (!key) return;
+      if (!geometry().has_experts(key->layer) || key->expert.value >= geometry().n_experts() || core_.resident(*key) ||
+          find_speculative(*key) != nullptr || !slot_to_spare(key->layer, 1)) {
+        continue;
+      }
+      Filling& filling = fillings_.take();
+      filling = Filling{.key = *key, .speculative = true};
+      warm_.add(filling);
+      desk_.order(filling, raw_bytes(key->layer));
+      while (auto failed = desk_.submit()) deal_with(*failed);
+    }
+  }
+  /// Is a slot free for all that the warm start reads of this size, and for n more?
+  bool slot_to_spare(LayerId layer, std::size_t n) const {
+    const std::uint32_t size_class = geometry().class_of(layer);
+    for (const Filling* filling : warm_.reading()) n += geometry().class_of(filling->key.layer) == size_class ? 1 : 0;
+    return n <= core_.free_slots(size_class);
   }
   bool free_a_speculative_buffer() {
     for (std::size_t i = speculative_.size(); i-- > 0;) {
@@ -538,9 +580,32 @@ class ExpertCache {
     for (const Filling::Watcher& watcher : watchers) fail(*watcher.group, *received.error);
   }
 
-  /// Puts one piece of an arrived part into its slot, with the lock released meanwhile.
+  /// A piece that nobody has asked for. The slot is taken only now, when all has arrived and somebody has the time:
+  /// demand has had every chance to take it.
+  std::optional<PieceToDo> take_unasked() {
+    if (auto piece = desk_.take_unasked()) return piece;
+    const auto reading = warm_.reading();
+    const auto at = std::find_if(reading.begin(), reading.end(), [](const Filling* f) { return f->arrived.all(); });
+    if (at == reading.end()) return std::nullopt;
+    Filling& filling = **at;
+    const std::optional<SlotId> slot = core_.place_free(filling.key);
+    if (!slot) return std::nullopt;
+    const std::uint32_t size_class = geometry().class_of(filling.key.layer);
+    filling.slot = *slot;
+    filling.unasked = true;
+    ++filling.n_holders;
+    unasked_.push_back(&filling);
+    in_slot_[size_class][slot->value] = &filling;
+    warm_.settle(filling, size_class);
+    desk_.settle(filling, raw_bytes(filling.key.layer));
+    return desk_.take_unasked();
+  }
+
   void fill_one(std::unique_lock<std::mutex>& lock, const Filling* preferred) {
-    const PieceToDo todo = *desk_.take_arrived(preferred);
+    put(lock, *desk_.take_arrived(preferred));
+  }
+  /// Puts one piece of an arrived part into its slot, with the lock released meanwhile.
+  void put(std::unique_lock<std::mutex>& lock, const PieceToDo& todo) {
     Filling& filling = *todo.filling;
     const auto p = static_cast<std::size_t>(todo.part);
     const std::span<const std::byte> raw = filling.raw[p];
@@ -563,6 +628,7 @@ class ExpertCache {
     filling.writing.remove(todo.part);
     if (filling.dead) {
       desk_.written(filling, todo.part);
+      if (filling.unasked && filling.writing.none()) unpin(filling);
     } else if (filling.n_written[p] == todo.piece.count) {
       desk_.written(filling, todo.part);
       filling.filled.add(todo.part);
@@ -584,17 +650,21 @@ class ExpertCache {
     if (filling.filled.all()) {
       in_slot_[geometry().class_of(filling.key.layer)][filling.slot.value] = nullptr;
       filling.watchers.clear();
+      if (filling.unasked) unpin(filling);
     }
   }
 
-  /// Waits for something to change: in the store where nobody does yet, else for the one who does.
+  /// Nothing can be done for the group. Does what nobody has asked for, or waits for something to change: in the store
+  /// where nobody does yet, else for the one who does.
   void block(std::unique_lock<std::mutex>& lock, Group& group) {
     if (desk_.idle() && n_writing_ == 0 && !waiting_in_store_) {
       fail(group, Error{Errc::internal, "experts are missing, and none is being read"});
       return;
     }
     if (n_blocked_++ == 0) blocked_since_ = Clock::now();
-    if (!waiting_in_store_ && desk_.any_under_way()) {
+    if (const auto unasked = take_unasked()) {
+      put(lock, *unasked);
+    } else if (!waiting_in_store_ && desk_.any_under_way()) {
       waiting_in_store_ = true;
       lock.unlock();
       std::optional<Completion> completion = desk_.wait(kPatience);
@@ -656,6 +726,8 @@ class ExpertCache {
   std::condition_variable changed_;
   std::vector<std::vector<Filling*>> in_slot_;  // by class and slot: what is being read into it
   std::vector<Filling*> speculative_;
+  WarmStart warm_;
+  std::vector<Filling*> unasked_;  // the warm start's, being put into slots that they pin
   Recycled<Filling> fillings_;
   Recycled<Group> groups_;
   std::vector<SlotGrant> grants_;

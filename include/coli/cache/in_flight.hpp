@@ -45,7 +45,7 @@ struct FillPiece {
 };
 
 /// One expert being read. Each part goes: to submit -> under way -> arrived (raw bytes at hand) -> filled.
-/// A speculative one has no slot and stops at arrived, until it is demanded or dropped.
+/// A speculative one has no slot and stops at arrived, until it is demanded, dropped, or unasked gets a free slot.
 struct Filling {
   static constexpr std::uint32_t kNoBuffer = 0xFFFFFFFF;
   struct Watcher {
@@ -56,6 +56,7 @@ struct Filling {
   ExpertKey key{};
   SlotId slot{};
   bool speculative = false;
+  bool unasked = false;  // being put into a slot that only itself pins: nobody has asked for it
   bool dead = false;  // failed or given up: what still comes in is thrown away
   bool announced = false;
   PartSet submitted{}, arrived{}, writing{}, filled{};

@@ -2,8 +2,8 @@
 // Which parts are still to be read, under way, or waiting to be put into their slot? Between the cache and its store.
 //
 // Demand is submitted first, in order, as far as staging buffers reach; speculative reads only when no demand is left
-// to submit, and in at most half of the buffers; a demand that finds none takes those of speculative parts that have
-// arrived. Everything but wait() is called under the cache's lock.
+// to submit, and in at most half of the buffers; a demand that finds none takes those of guesses that have arrived.
+// Everything but wait() is called under the cache's lock.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <utility>
@@ -65,6 +66,14 @@ class ReadDesk {
     return std::nullopt;
   }
 
+  /// Has the disk nothing to do that anybody waits for or has guessed, and are there buffers for one expert that nobody
+  /// has asked for?
+  bool at_leisure() const noexcept {
+    return demand_.empty() && speculative_.empty() && staging_.n_free() >= kParts &&
+           n_speculative_buffers() + kParts <= staging_.size() / 2 &&
+           std::all_of(under_way_.begin(), under_way_.end(), [](const ReadUnderWay& read) { return read.filling->speculative; });
+  }
+
   /// True where a demand waits for a staging buffer: putting an arrived part into its slot frees one.
   bool starved() const noexcept { return !demand_.empty(); }
   bool idle() const noexcept { return under_way_.empty() && arrived_.empty() && demand_.empty(); }
@@ -111,28 +120,17 @@ class ReadDesk {
   /// A piece to be put into its slot, one of `preferred` if there is one; after a part's last, hand its buffer back with
   /// `written`. All pieces of a part come before those of the next, so that something is whole soon.
   std::optional<PieceToDo> take_arrived(const Filling* preferred) {
-    if (arrived_.empty()) return std::nullopt;
-    auto at = arrived_.begin();
-    if (preferred != nullptr) {
-      at = std::find_if(at, arrived_.end(), [&](const PartToDo& part) { return part.filling == preferred; });
-      if (at == arrived_.end()) at = arrived_.begin();
-    }
-    const PieceToDo piece{at->filling, at->part, {at->next_piece, n_pieces_}, at->bytes};
-    if (++at->next_piece == n_pieces_) arrived_.erase(at);
-    return piece;
+    return take_piece(arrived_, preferred);
   }
+  /// The same of what nobody has asked for.
+  std::optional<PieceToDo> take_unasked() { return take_piece(unasked_, nullptr); }
   void written(Filling& filling, Part part) {
     give_back(std::exchange(filling.buffer[static_cast<std::size_t>(part)], Filling::kNoBuffer));
   }
 
   /// A speculative filling is demanded now. True: all of its bytes are here.
   bool claim(Filling& filling, std::array<std::uint64_t, kParts> bytes) {
-    filling.speculative = false;
-    n_speculative_arrived_ -= filling.arrived.size();
-    forget(speculative_, filling);
-    for (std::size_t p = 0; p < kParts; ++p) {
-      if (filling.arrived.has(static_cast<Part>(p))) arrived_.push_back({&filling, static_cast<Part>(p), bytes[p]});
-    }
+    end_speculation(filling, bytes, arrived_);
     for (const ReadUnderWay& read : under_way_) {
       if (read.filling == &filling) store_->promote(read.ticket);
     }
@@ -140,11 +138,22 @@ class ReadDesk {
     return filling.arrived.all();
   }
 
+  /// A speculative filling that has all arrived got a slot though nobody has asked for it.
+  void settle(Filling& filling, std::array<std::uint64_t, kParts> bytes) {
+    end_speculation(filling, bytes, unasked_);
+  }
+  /// Now somebody has.
+  void ask_for(const Filling& filling) {
+    std::copy_if(unasked_.begin(), unasked_.end(), std::back_inserter(arrived_), [&](const PartToDo& todo) { return todo.filling == &filling; });
+    forget(unasked_, filling);
+  }
+
   /// Forgets a filling: nothing more of it is submitted, what is under way is cancelled, what lies here is freed.
   void drop(Filling& filling) {
     forget(demand_, filling);
     forget(speculative_, filling);
     forget(arrived_, filling);
+    forget(unasked_, filling);
     if (filling.speculative) n_speculative_arrived_ -= filling.arrived.size();
     for (std::size_t p = 0; p < kParts; ++p) {
       const auto part = static_cast<Part>(p);
@@ -194,6 +203,26 @@ class ReadDesk {
     ++todo.filling->n_under_way;
     return std::nullopt;
   }
+  /// What has arrived goes to `to`.
+  void end_speculation(Filling& filling, std::array<std::uint64_t, kParts> bytes, std::deque<PartToDo>& to) {
+    filling.speculative = false;
+    n_speculative_arrived_ -= filling.arrived.size();
+    forget(speculative_, filling);
+    for (std::size_t p = 0; p < kParts; ++p) {
+      if (filling.arrived.has(static_cast<Part>(p))) to.push_back({&filling, static_cast<Part>(p), bytes[p]});
+    }
+  }
+  std::optional<PieceToDo> take_piece(std::deque<PartToDo>& queue, const Filling* preferred) {
+    if (queue.empty()) return std::nullopt;
+    auto at = queue.begin();
+    if (preferred != nullptr) {
+      at = std::find_if(at, queue.end(), [&](const PartToDo& part) { return part.filling == preferred; });
+      if (at == queue.end()) at = queue.begin();
+    }
+    const PieceToDo piece{at->filling, at->part, {at->next_piece, n_pieces_}, at->bytes};
+    if (++at->next_piece == n_pieces_) queue.erase(at);
+    return piece;
+  }
   std::size_t n_speculative_buffers() const noexcept {
     std::size_t n = 0;
     for (const ReadUnderWay& read : under_way_) n += read.filling->speculative ? 1 : 0;
@@ -213,6 +242,7 @@ class ReadDesk {
   std::deque<PartToDo> demand_;
   std::deque<PartToDo> speculative_;
   std::deque<PartToDo> arrived_;
+  std::deque<PartToDo> unasked_;  // the same, of settled fillings
   std::vector<ReadUnderWay> under_way_;
   std::size_t n_speculative_arrived_ = 0;
   std::uint64_t bytes_read_ = 0;
