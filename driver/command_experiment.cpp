@@ -55,18 +55,20 @@ coli::Result<void> run(const ExperimentOptions& options) {
   std::error_code no_link;
   const std::string program = std::filesystem::read_symlink("/proc/self/exe", no_link);
   if (no_link) return coli::Error{coli::Errc::unavailable, "this system doesn't say where this program lies (/proc/self/exe)"};
-  std::optional<coli::LimitedGroup> group;
-  if (manifest->memory_limit) {
-    COLI_TRY(made, coli::LimitedGroup::create(*manifest->memory_limit));
-    group.emplace(std::move(made));
-  }
   COLI_TRY(receipt, coli::run_experiment(
                         manifest_json, around,
                         [&](std::size_t, const std::vector<std::string>& command) -> coli::Result<Json> {
                           if (manifest->cold) COLI_CHECK(coli::drop_cached(files));
+                          std::optional<coli::LimitedGroup> group;  // one a run: nothing of the run before is charged to it
+                          if (manifest->memory_limit) {
+                            COLI_TRY(made, coli::LimitedGroup::create(*manifest->memory_limit));
+                            group.emplace(std::move(made));
+                          }
                           int exit_code = 0;
                           COLI_TRY(result, coli::run_program(program, command, group ? &*group : nullptr, exit_code));
-                          return coli::sample_of(result, manifest->metric, exit_code, moe_layers, hyperparams.top_k);
+                          COLI_TRY(sample, coli::sample_of(result, manifest->metric, exit_code, moe_layers, hyperparams.top_k));
+                          if (group) sample["memory_limit"] = group->usage();
+                          return sample;
                         },
                         [&](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }));
   if (!options.receipt.empty()) COLI_CHECK(write_json(receipt, options.receipt));

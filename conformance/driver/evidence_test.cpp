@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "coli/evidence/limited_group.hpp"
+#include "coli/evidence/receipt.hpp"
 #include "planted_routes.hpp"
 #include "process.hpp"
 
@@ -196,6 +198,30 @@ BOOST_AUTO_TEST_CASE(the_receipts_kept_here_hold_and_are_of_the_manifests_kept_h
   }
   const auto kept = std::filesystem::directory_iterator(evidence / "receipts");
   BOOST_TEST(std::distance(begin(kept), end(kept)) == static_cast<std::ptrdiff_t>(n));
+}
+
+BOOST_AUTO_TEST_CASE(an_experiment_runs_under_its_memory_limit_or_not_at_all) {
+  const ScratchFolder folder;
+  Json limited = manifest();
+  limited["memory_limit"] = "256M";
+  coli::test::write_bytes(folder / "m", limited.dump());
+  if (auto made = coli::LimitedGroup::create(coli::Bytes{coli::kMiB}); !made) {
+    expect_error({"experiment", "run", folder / "m"}, 3, {"memory_limit", "control groups"});
+    std::printf("SKIP: no memory cgroup may be made here: only the refusal was tested\n");
+    return;
+  }
+  expect_success({"experiment", "run", folder / "m", "--receipt", folder / "r"});
+  const Json receipt = json_of(folder / "r");
+  for (const Json& sample : receipt["samples"]) {
+    BOOST_TEST(sample["memory_limit"]["limit_bytes"] == 256U << 20);
+    if (!sample["memory_limit"]["peak_bytes"].is_null()) BOOST_TEST(sample["memory_limit"]["peak_bytes"] >= sample["process"]["rss_anon_bytes"]);
+  }
+  BOOST_TEST(!coli::check_receipt(receipt).has("memory-limit"));
+  limited["memory_limit"] = "4M";  // a run that minds it refuses, and one that doesn't is killed
+  coli::test::write_bytes(folder / "m", limited.dump());
+  const Outcome run = colidrv({"experiment", "run", folder / "m"});
+  BOOST_TEST(run.code == 6);
+  BOOST_TEST(contains(run.err, "a run ended with exit code"), run.err);
 }
 
 BOOST_AUTO_TEST_CASE(experiments_that_cannot_be_are_refused) {

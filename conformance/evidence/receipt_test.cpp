@@ -42,7 +42,8 @@ Json sample(const std::vector<std::string>& command, double value) {
   return as_read({{"status", "ok"}, {"exit_code", 0}, {"value", value}, {"logits_hash", std::string(64, '1')},
           {"mode", {{"profile", "cpu"}, {"isa", "avx2"}, {"store", "uring"}, {"policy", policy == command.end() ? "lru" : *(policy + 1)}, {"threads", 2}}},
           {"tokens", {{"prefill", 3}, {"decode", 63}}}, {"routes", {{"moe_layers", 4}, {"top_k", 8}}}, {"cache", {{"hits", 1500}, {"misses", 550}, {"bytes_read", 1000000}}},
-          {"process", {{"peak_rss_bytes", 1000000}, {"rss_anon_bytes", 900000}, {"rss_file_bytes", 90000}, {"io_read_bytes", 1100000}, {"major_faults", 3}}}});
+          {"process", {{"peak_rss_bytes", 1000000}, {"rss_anon_bytes", 900000}, {"rss_file_bytes", 90000}, {"io_read_bytes", 1100000}, {"major_faults", 3}}},
+          {"memory_limit", {{"limit_bytes", std::uint64_t{4} << 30}, {"peak_bytes", 1200000}}}});
 }
 
 /// Values by run: the two warm-ups first, then ABBA ABBA ..
@@ -88,6 +89,9 @@ BOOST_AUTO_TEST_CASE(good_receipts_hold) {
   BOOST_TEST(check_receipt(parked).holds());
   BOOST_TEST(parked["verdict"]["outcome"] == "parked");
   BOOST_TEST(parked["verdict"]["reason"] == "the ranges overlap");
+  Json unlimited = manifest();
+  unlimited["memory_limit"] = nullptr;
+  BOOST_TEST(check_receipt(receipt_of(unlimited, kBetter)).has("memory-limit"));  // this arm's samples say one
   // As text and back: a receipt is a file.
   BOOST_TEST(check_receipt(Json::parse(good().dump(2))).holds());
 }
@@ -199,6 +203,11 @@ const std::vector<Planted> kPlanted{
     {"wrong-median", "samples edited, and nothing else", [](Json& r) { for (Json& s : r["samples"]) if (s["arm"] == "candidate") s["value"] = s["value"].get<double>() + 1; }},
     {"one-run-one-sample", "one run told twice", [](Json& r) { r["samples"][4]["run"] = r["samples"][3]["run"]; }},
     {"over-limit", "over the limit", [](Json& r) { r["samples"][4]["process"]["peak_rss_bytes"] = std::uint64_t{5} << 30; }},
+    {"memory-limit", "a limit that was not in force", [](Json& r) { r["samples"][4].erase("memory_limit"); }},
+    {"memory-limit", "another limit", [](Json& r) { r["samples"][4]["memory_limit"]["limit_bytes"] = std::uint64_t{8} << 30; }},
+    {"memory-limit", "more than the limit", [](Json& r) { r["samples"][4]["memory_limit"]["peak_bytes"] = (std::uint64_t{4} << 30) + 1; }},
+    {"memory-limit", "a group that nothing was charged to", [](Json& r) { r["samples"][4]["memory_limit"]["peak_bytes"] = 0; }},
+    {"memory-limit", "a limit that nobody asked for", [](Json& r) { r["manifest"]["memory_limit"] = nullptr; }},
     {"not-cold", "read from the page cache", [](Json& r) { r["samples"][4]["process"]["io_read_bytes"] = 0; }},
     {"missing-warmup", "no warm-up", [](Json& r) { r["samples"].erase(0), r["samples"].erase(0); }},
     {"order", "a warm-up last", [](Json& r) { Json s = r["samples"][0]; s["run"] = "late", s["started"] = 5000, s["finished"] = 5009; r["samples"].push_back(s); }},

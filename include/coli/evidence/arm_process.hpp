@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <spawn.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,52 +13,18 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "coli/core/bounded_json.hpp"
-#include "coli/core/bytes.hpp"
 #include "coli/core/error.hpp"
+#include "coli/evidence/limited_group.hpp"
 
 extern "C" char** environ;
 
 namespace coli {
-
-/// A memory cgroup (v1 or v2) of a limit, removed at the end.
-class LimitedGroup {
- public:
-  /// Errors: unavailable, where no group can be made here.
-  static Result<LimitedGroup> create(Bytes limit, const std::string& root = "/sys/fs/cgroup") {
-    const bool v1 = std::filesystem::exists(root + "/memory/memory.limit_in_bytes");
-    LimitedGroup group;
-    group.folder_ = root + (v1 ? "/memory" : "") + "/coli-experiment-" + std::to_string(::getpid());
-    const auto refuse = [&](const char* what) { return Error{Errc::unavailable, std::string(what) + " " + group.folder_ + ": " + std::generic_category().message(errno) + "; a memory_limit needs the right to make control groups"}; };
-    if (::mkdir(group.folder_.c_str(), 0755) != 0) {
-      const Error error = refuse("cannot make");
-      group.folder_.clear();
-      return error;
-    }
-    std::ofstream file(group.folder_ + (v1 ? "/memory.limit_in_bytes" : "/memory.max"));
-    if (!(file << limit.value << std::flush)) return refuse("cannot limit");
-    return group;
-  }
-  LimitedGroup(LimitedGroup&& other) noexcept : folder_(std::exchange(other.folder_, {})) {}
-  LimitedGroup& operator=(LimitedGroup&& other) noexcept {
-    std::swap(folder_, other.folder_);
-    return *this;
-  }
-  ~LimitedGroup() {
-    if (!folder_.empty()) ::rmdir(folder_.c_str());
-  }
-  std::string processes() const { return folder_ + "/cgroup.procs"; }
-
- private:
-  LimitedGroup() = default;
-  std::string folder_;
-};
 
 /// Drops what the system caches of these files. Errors: io.
 inline Result<void> drop_cached(const std::vector<std::string>& files) {

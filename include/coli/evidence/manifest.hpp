@@ -25,6 +25,9 @@ namespace coli {
 
 inline constexpr std::array<std::string_view, 2> kArmNames{"baseline", "candidate"};
 
+/// The kernel keeps whole pages: what is in force may be a little below what was asked for.
+inline bool is_limit_in_force(Bytes asked, std::uint64_t in_force) { return in_force <= asked.value && asked.value - in_force < 64 * kKiB; }
+
 struct Manifest {
   using Json = nlohmann::ordered_json;
   static constexpr std::uint32_t kMostRuns = 1000;

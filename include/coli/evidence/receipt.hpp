@@ -7,7 +7,8 @@
 //    "samples": [{run, arm, kind: warmup|measured, command, started, finished (seconds since 1970), status: ok|skipped|failed,
 //      exit_code, value, logits_hash, mode: {profile, isa, store, policy, threads}, tokens: {prefill, decode},
 //      routes: {moe_layers, top_k}, cache: {hits, misses, bytes_read},
-//      process: {peak_rss_bytes, rss_anon_bytes, rss_file_bytes, io_read_bytes, major_faults}}],
+//      process: {peak_rss_bytes, rss_anon_bytes, rss_file_bytes, io_read_bytes, major_faults},
+//      memory_limit: {limit_bytes in force, peak_bytes charged or null}, where the manifest asks for one}],
 //    "arms": {baseline: {n, median, min, max}, candidate: {...}}, "quality": {gate, hash, same},
 //    "verdict": {outcome, improvement, reason}, "sha256": of all the rest}
 #pragma once
@@ -132,7 +133,10 @@ class ReceiptChecker {
 
   void check_sample(const Json& s, const std::string& at) {
     if (!s.is_object() || !s.contains("logits_hash") || !is_hash(s["logits_hash"])) find("missing-hash", at + " has no hash of its output");
-    if (!has_fields(s, at, {"run", "arm", "kind", "command", "started", "finished", "status", "exit_code", "value", "logits_hash", "mode", "tokens", "routes", "cache", "process"})) return;
+    if (!check_limit(s, at)) return;
+    Json fields = s;
+    fields.erase("memory_limit");
+    if (!has_fields(fields, at, {"run", "arm", "kind", "command", "started", "finished", "status", "exit_code", "value", "logits_hash", "mode", "tokens", "routes", "cache", "process"})) return;
     if (!are(s, at, &Json::is_string, "a text", {"run", "arm", "kind", "status"}) || !are(s, at, &Json::is_number, "a number", {"started", "finished", "exit_code"})) return;
     const auto arm = std::find(kArmNames.begin(), kArmNames.end(), s["arm"].get<std::string>());
     if (arm == kArmNames.end()) return find("arm", at + ".arm is neither baseline nor candidate");
@@ -145,6 +149,24 @@ class ReceiptChecker {
     check_command(s["command"], sample.arm, at);
     check_mode(s, sample.arm, at);
     check_counters(s, at);
+  }
+
+  /// A limit that was asked for must have been in force, and none where none was. False: nothing more can be read.
+  bool check_limit(const Json& s, const std::string& at) {
+    if (!s.is_object()) return find("missing-field", at + " is not an object"), false;
+    if (s.contains("memory_limit") != manifest_.memory_limit.has_value()) {
+      find("memory-limit", at + (manifest_.memory_limit ? " doesn't say which memory limit was in force" : " ran under a memory limit that nobody asked for"));
+      return false;
+    }
+    if (!manifest_.memory_limit) return true;
+    const Json& limit = s["memory_limit"];
+    if (!has_fields(limit, at + ".memory_limit", {"limit_bytes", "peak_bytes"}) || !are(limit, at + ".memory_limit", &Json::is_number_unsigned, "a count", {"limit_bytes"})) return false;
+    const auto in_force = limit["limit_bytes"].get<std::uint64_t>();
+    if (!is_limit_in_force(*manifest_.memory_limit, in_force)) find("memory-limit", at + " ran under a limit of " + std::to_string(in_force) + " bytes; " + std::to_string(manifest_.memory_limit->value) + " were asked for");
+    const Json& peak = limit["peak_bytes"];
+    if (!peak.is_null() && (!peak.is_number_unsigned() || peak.get<std::uint64_t>() == 0 || peak.get<std::uint64_t>() > in_force))
+      find("memory-limit", at + ": a peak of " + peak.dump() + " bytes can't be of a run under " + std::to_string(in_force));
+    return true;
   }
 
   void check_command(const Json& command, std::size_t arm, const std::string& at) {
