@@ -250,13 +250,15 @@ BOOST_AUTO_TEST_CASE(a_piece_being_written_is_waited_for) {
     written = true;
     bench.store.arrive(ExpertId{0});
   };
-  std::thread waiting([&] { BOOST_TEST(test::drain(first, bench.geometry, 1).n_good == 1U); });
+  std::size_t n_good = 0;
+  std::thread waiting([&] { n_good = test::drain(first, bench.geometry, 1).n_good; });  // checked here: assertions belong to one thread
   while (!writing.load()) std::this_thread::yield();
   asked = true;
   {
     auto others = *bench.cache->acquire(LayerId{2}, ids({1, 2, 3}));
     BOOST_TEST(written.load());
     waiting.join();
+    BOOST_TEST(n_good == 1U);
     bench.on_filled = nullptr;
     for (const std::uint32_t expert : {1U, 2U, 3U}) bench.store.arrive(ExpertId{expert});
     BOOST_TEST(test::drain(others, bench.geometry, 1).n_good == 3U);
