@@ -97,6 +97,28 @@ BOOST_AUTO_TEST_CASE(replay_counts_what_the_cache_counts) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(what_cannot_be_replayed_is_refused) {
+  const CacheGeometry geometry = *CacheGeometry::make(8, 2, {std::nullopt, ExpertBytes{{64, 64, 64}, {64, 64, 64}}});
+  const SlotPlan plan = least_slots(geometry);
+  const auto refused = [&](const AccessTrace& trace, const SlotPlan& slots, Errc code, const std::string& why) {
+    const auto counts = replay<Lru>(trace, geometry, slots, Grouping::recorded);
+    BOOST_REQUIRE(!counts);
+    BOOST_TEST((counts.error().code == code));
+    BOOST_TEST(counts.error().message == why);
+  };
+  const std::array two{ExpertId{0}, ExpertId{7}};
+  AccessTrace good(2, 8, 2), dense(2, 8, 2);
+  good.add(LayerId{1}, 0, 0, Phase::decode, two);
+  dense.add(LayerId{0}, 0, 0, Phase::decode, two);
+  BOOST_TEST(replay<Lru>(good, geometry, plan, Grouping::recorded).has_value());
+  refused(AccessTrace(3, 8, 2), plan, Errc::bad_input, "the trace is of a larger model than the geometry");
+  refused(AccessTrace(2, 9, 2), plan, Errc::bad_input, "the trace is of a larger model than the geometry");
+  refused(dense, plan, Errc::bad_input, "the trace has experts in layer 0, the geometry has none there");
+  SlotPlan none = plan;
+  none.slots[0] = 0;
+  refused(good, none, Errc::usage, "there are no slots for layer 1");
+}
+
 BOOST_AUTO_TEST_CASE(a_batch_larger_than_the_cache_reads_each_expert_at_most_once) {
   const CacheGeometry geometry = test::flat_geometry(2, 16, 2);
   for (const std::uint32_t n_slots : {2U, 5U, 15U, 16U}) {

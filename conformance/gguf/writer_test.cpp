@@ -2,8 +2,11 @@
 // Does a written file read back as it was set, byte for byte as spelled out by hand, and never stand half done?
 #include "coli/gguf/writer.hpp"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <csignal>
 #include <filesystem>
 #include <limits>
 #include <vector>
@@ -14,6 +17,26 @@
 
 namespace coli::gguf::test {
 namespace {
+
+/// No file of this process grows past `bytes` while this lives: how a write comes to fail half way.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(::rlim_t bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    handler_ = std::signal(SIGXFSZ, SIG_IGN);
+    const ::rlimit limited{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limited);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  ::rlimit before_{};
+  void (*handler_)(int) = SIG_DFL;
+};
 
 void expect_usage(const Result<void>& result, std::string_view subject, std::string_view says) {
   BOOST_TEST_REQUIRE(!result.has_value());
@@ -103,6 +126,7 @@ BOOST_AUTO_TEST_CASE(mistakes_are_told) {
   mistake(std::move(Writer().declare("t", "F32", {1, 1, 1, 1, 1})), "t", "at most 4 dimensions");
   mistake(std::move(Writer().declare("t", "F32", {0})), "t", "impossible shape [0]");
   mistake(std::move(Writer().declare("t", "F32", {1ull << 33, 1ull << 33})), "t", "impossible shape");
+  mistake(std::move(Writer().declare("t", "F64", {1ull << 61})), "t", "impossible shape");  // values can be counted, bytes can't
   mistake(std::move(Writer().declare("t", "F32", {1}).declare("t", "F32", {1})), "t", "declared twice");
   mistake(std::move(Writer().declare("", "F32", {1})), "", "1 to 64 bytes");
   mistake(Writer(48), "", "not a power of two");
@@ -130,6 +154,29 @@ BOOST_AUTO_TEST_CASE(order_and_completeness_are_enforced) {
   Writer nowhere;
   const std::string bad = folder / "no/such/folder.gguf";
   expect_error(nowhere.create(bad), Errc::io, "", "cannot create: No such file or directory", bad);
+}
+
+BOOST_AUTO_TEST_CASE(a_system_that_refuses_leaves_nothing_behind) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "m.gguf";
+  std::filesystem::create_directory(path);  // a folder has the name: no file can take it
+  {
+    Writer w;
+    w.declare("a", "F32", {2});
+    BOOST_TEST_REQUIRE(w.create(path).has_value());
+    BOOST_TEST_REQUIRE(w.write("a", bytes_of(std::string(8, 'x'))).has_value());
+    expect_error(w.finish(), Errc::io, "", "cannot complete: Is a directory", path);
+    BOOST_TEST(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
+  }
+  BOOST_TEST_REQUIRE(std::filesystem::remove(path));
+  {
+    const FileSizeLimit limit(4096);
+    Writer w;
+    w.declare("a", "F32", {4096});
+    BOOST_TEST_REQUIRE(w.create(path).has_value());
+    expect_error(w.write("a", bytes_of(std::string(16384, 'x'))), Errc::io, "", "cannot write: File too large", path);
+  }
+  BOOST_TEST(std::filesystem::is_empty(folder.path()));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -139,6 +139,32 @@ BOOST_AUTO_TEST_CASE(snippets_print_what_jinja_prints) {
   }
 }
 
+/// What a value's kind cannot do is refused, and the refusal says what was asked and of which kind.
+BOOST_AUTO_TEST_CASE(refusals_name_the_kind) {
+  const std::vector<std::pair<std::string, std::string>> refused{
+      {"{{ -'a' }}", "minus str"},
+      {"{{ [1][none] }}", "an item by none"},
+      {"{{ [1][[]:] }}", "a slice by list"},
+      {"{{ true[1:] }}", "a slice of bool"},
+      {"{{ true.strip() }}", ".strip() of bool"},
+      {"{{ [namespace(a=1)] }}", "a namespace in a list"},
+      {"{{ namespace(a=namespace(b=1)) }}", "a namespace in a namespace"},
+      {"{{ range('a') }}", "range() of str"},
+      {"{{ messages[0].update() }}", ".update() of this form on a dict"},
+      {"{{ true|length }}", "the length of bool"},
+  };
+  for (const auto& [source, why] : refused) {
+    const auto printed = run(source, {{"user", "x"}});
+    BOOST_REQUIRE_MESSAGE(!printed, source << " prints " << (printed ? *printed : ""));
+    BOOST_TEST((printed.error().code == coli::Errc::bad_input));
+    BOOST_TEST(printed.error().line().find(why) != std::string::npos, printed.error().line());
+  }
+  // As Jinja prints them: an item of what has none is undefined, a dict with members and any namespace are true.
+  const auto printed = run("{{ true[0] }}{% if messages[0] %}d{% endif %}{% if namespace() %}n{% endif %}{{ 'a\\rb' }}", {{"user", "x"}});
+  BOOST_REQUIRE(printed);
+  BOOST_TEST(*printed == "dna\rb");
+}
+
 BOOST_AUTO_TEST_CASE(refusals_are_one_line_whatever_they_quote) {
   for (const std::string source : {"{{ missing['\n\x1b[31m\xff'] }}", "{{ \x01 }}", "{{ \xff }}", "{{ 'a\\\n' }}", "{% x%}", "{{ 'a'|filter_\n }}", "{{ raise_exception('a\nb') }}"}) {
     const auto printed = run(source, {{"user", "x"}});

@@ -2,6 +2,8 @@
 // Do the rules hold that no vocabulary of the real world is needed for: splitting, added tokens, bad bytes, long words?
 #include "coli/text/tokenizer.hpp"
 
+#include <sys/mman.h>
+
 #include "coli/text/detokenizer.hpp"
 #include "text_support.hpp"
 
@@ -129,6 +131,26 @@ BOOST_AUTO_TEST_CASE(long_runs_are_no_trouble) {
     std::string text;
     while (text.size() < 300'000) text += unit;
     BOOST_REQUIRE(spm.encode(text));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_is_too_long_is_refused) {
+  const auto bpe = tokenizer_of(small_bpe("gpt-2").make()), spm = tokenizer_of(small_spm({"\u2581", "a"}).make());
+  // Of a text, only the length is looked at: there is nothing to read here.
+  const std::size_t bytes = coli::Tokenizer::kLongestText + 1;
+  void* const pages = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  BOOST_REQUIRE(pages != MAP_FAILED);
+  const auto text = bpe.encode({static_cast<const char*>(pages), bytes});
+  ::munmap(pages, bytes);
+  BOOST_REQUIRE(!text);
+  BOOST_TEST((text.error().code == coli::Errc::usage));
+  BOOST_TEST(text.error().line() == "the text is 1073741825 bytes long; at most 1073741824 are tokenised in one go");
+  const std::string longest(coli::ByteLevelBpe::kLongestWord + 1, 'a');
+  for (const coli::Tokenizer* tokenizer : {&bpe, &spm}) {
+    const auto word = tokenizer->encode(longest);
+    BOOST_REQUIRE(!word);
+    BOOST_TEST((word.error().code == coli::Errc::usage));
+    BOOST_TEST(word.error().line().find("at most 67108864 can be tokenised") != std::string::npos, word.error().line());
   }
 }
 

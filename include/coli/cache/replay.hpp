@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -81,6 +82,14 @@ Result<ReplayCounts> replay_with(const AccessTrace& trace, const CacheGeometry& 
   std::optional<Error> error;
   trace.for_each_group(grouping, [&](LayerId layer, Phase phase, std::span<const ExpertId> experts) {
     if (error) return;
+    if (!geometry.has_experts(layer)) {
+      error = Error{Errc::bad_input, "the trace has experts in layer " + std::to_string(layer.value) + ", the geometry has none there"};
+      return;
+    }
+    if (core.max_group(layer) == 0) {
+      error = Error{Errc::usage, "there are no slots for layer " + std::to_string(layer.value)};
+      return;
+    }
     const auto p = static_cast<std::size_t>(phase);
     std::uint64_t n_misses = 0;
     const auto serve = [&](std::span<const ExpertId> wave) {
