@@ -196,6 +196,16 @@ BOOST_AUTO_TEST_CASE(a_demand_takes_over_what_is_on_its_way) {
   BOOST_TEST(bench.cache->stats().bytes_read == 1000U);  // nothing twice
 }
 
+BOOST_AUTO_TEST_CASE(it_has_its_slot_when_all_of_it_has_arrived) {
+  Bench bench(8, 12);
+  bench.cache->warm(keys({5}));
+  bench.store.arrive(ExpertId{5}, Part::gate);
+  bench.store.arrive(ExpertId{5}, Part::up);
+  bench.demand_slowly(0);
+  BOOST_TEST(bench.hits_of({5}) == 0U);
+  BOOST_TEST(bench.stats().late == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(a_demand_joins_what_is_being_put_into_its_slot) {
   Bench bench(8, 12);
   bench.cache->warm(keys({5}));
@@ -205,6 +215,7 @@ BOOST_AUTO_TEST_CASE(a_demand_joins_what_is_being_put_into_its_slot) {
   bench.on_filled = [&](ExpertKey key, Part part, FillPiece piece) {
     if (key.expert.value != 5 || part != Part::gate || piece.index != 0) return;
     second.emplace(*bench.cache->acquire(kLayer, ids({5})));  // after a sixth of it
+    BOOST_TEST(!bench.cache->acquire(LayerId{2}, ids({0, 1, 2, 3, 4, 5, 6, 7})).has_value());  // it is no longer there to be taken
     bench.store.arrive(ExpertId{0});
   };
   BOOST_TEST(test::drain(first, bench.geometry, 1).n_good == 1U);
