@@ -26,7 +26,7 @@ void ModelOptions::add_to(CLI::App& command, bool model_required) {
   add_wishes_to(command);
   command.add_option("--evict", evict, "eviction policy, where the profile holds several; cpu: expected-use (default), lru, lfu-decay, s3-fifo, sieve");
   command.add_option("--prefetch", prefetch, "experts of the next layer to guess and read while the disk is idle; 0 is none")->check(CLI::Range(0U, 1024U))->capture_default_str();
-  command.add_option("--io-depth", io_depth, "reads with the kernel at once; default: 8 by io_uring, 4 by pread")->check(CLI::Range(1U, 256U));
+  command.add_option("--io-depth", io_depth, "reads with the kernel at once; default: 4 by pread; by io_uring 8, in bursts where the disk reports only whole queues")->check(CLI::Range(1U, 256U));
   std::vector<std::string> names(coli::ParkedOptions::kNames.begin(), coli::ParkedOptions::kNames.end());
   command.add_option("--parked", parked, "slower ways to the same bits, to be measured again: small-pages, plain-slots, split-experts; of a device: plain-passes")->delimiter(',')->check(CLI::IsMember(names));
   command.add_flag("--unbounded", unbounded, "with --store mmap: pages of the mapping are not counted against --memory");

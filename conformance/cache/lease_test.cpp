@@ -5,7 +5,10 @@
 #include <atomic>
 #include <boost/test/unit_test.hpp>
 #include <chrono>
+#include <cstring>
+#include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "coli/cache/eviction/lru.hpp"
@@ -28,10 +31,10 @@ std::vector<ExpertId> ids(std::initializer_list<std::uint32_t> values) {
 
 /// One class of `slots` slots over layers of 8 experts, top 2.
 struct Bench {
-  explicit Bench(std::uint32_t slots, std::uint32_t buffers = 64) {
+  explicit Bench(std::uint32_t slots, std::uint32_t buffers = 64, SlotFiller filler = {}) {
     SlotPlan plan = least_slots(geometry);
     plan.slots[0] = slots;
-    cache = *Cache::open(accountant, store, geometry, plan, {}, {.staging_buffers = buffers});
+    cache = *Cache::open(accountant, store, geometry, plan, std::move(filler), {.staging_buffers = buffers});
   }
   void make_resident(std::initializer_list<std::uint32_t> values, LayerId layer = kLayer) {
     auto lease = *cache->acquire(layer, ids(values));
@@ -116,6 +119,65 @@ BOOST_AUTO_TEST_CASE(gate_and_up_may_start_before_down_has_arrived) {
   BOOST_TEST(test::is_part(*down, 300, ready.key, Part::down));
   later.join();
   BOOST_TEST(bench.cache->stats().wait_seconds > 0.02);
+}
+
+BOOST_AUTO_TEST_CASE(who_finds_nothing_to_compute_fills_what_another_will_want) {
+  std::atomic<std::thread::id> who_filled_down{};
+  const SlotFiller filler = [&](ExpertKey, Part part, FillPiece, std::span<const std::byte> raw, std::byte* to) {
+    if (part == Part::down) who_filled_down = std::this_thread::get_id();
+    std::memcpy(to, raw.data(), raw.size());
+  };
+  Bench bench(8, 64, filler);
+  auto lease = *bench.cache->acquire(kLayer, ids({4}));
+  bench.store.arrive(ExpertId{4}, Part::gate);
+  bench.store.arrive(ExpertId{4}, Part::up);
+  const auto ready = **lease.next();  // computes gate and up from here on
+  BOOST_TEST(ready.part[2] == nullptr);
+  std::atomic<bool> left{false};
+  bool found_nothing = false;
+  std::thread idle([&] {
+    const auto none = lease.next();
+    found_nothing = none && !*none;
+    left = true;
+  });
+  const std::thread::id idle_id = idle.get_id();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  BOOST_TEST(!left);  // down is still to come
+  bench.store.arrive(ExpertId{4}, Part::down);
+  idle.join();
+  BOOST_TEST(found_nothing);
+  BOOST_TEST((who_filled_down.load() == idle_id));
+  BOOST_TEST(bench.cache->stats().wait_seconds < 0.02);  // compute hid it
+  const auto down = lease.down(ready);
+  BOOST_REQUIRE(down);
+  BOOST_TEST(test::is_part(*down, 300, ready.key, Part::down));
+}
+
+BOOST_AUTO_TEST_CASE(who_waits_to_fill_what_another_will_want_hears_that_it_failed_or_was_cancelled) {
+  for (const bool by_cancel : {false, true}) {
+    Bench bench(8);
+    std::atomic<bool> cancel{false};
+    auto lease = *bench.cache->acquire(kLayer, ids({4}), &cancel);
+    bench.store.arrive(ExpertId{4}, Part::gate);
+    bench.store.arrive(ExpertId{4}, Part::up);
+    const auto ready = **lease.next();
+    std::optional<Error> told;
+    std::thread idle([&] {
+      const auto none = lease.next();
+      if (!none) told = none.error();
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (by_cancel)
+      cancel = true;
+    else
+      bench.store.fail(ExpertId{4}, Part::down);
+    idle.join();
+    BOOST_REQUIRE(told);
+    BOOST_TEST((told->code == (by_cancel ? Errc::interrupted : Errc::io)));
+    const auto down = lease.down(ready);
+    BOOST_REQUIRE(!down);
+    BOOST_TEST((down.error().code == told->code));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(hits_are_never_evicted_by_misses_of_their_own_group) {

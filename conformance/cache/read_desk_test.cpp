@@ -6,6 +6,7 @@
 #include <array>
 #include <boost/test/unit_test.hpp>
 #include <optional>
+#include <vector>
 
 #include "manual_store.hpp"
 
@@ -113,6 +114,31 @@ BOOST_AUTO_TEST_CASE(demand_goes_in_order_as_far_as_buffers_reach) {
   BOOST_TEST(!d.desk.submit());
   BOOST_TEST(d.store.pending().size() == 2U);
   BOOST_TEST(b.n_under_way == 2U);
+}
+
+/// Counts the calls that a store which holds reads back gets, and what it had been given by then.
+struct BatchingStore : test::ManualStore {
+  using ManualStore::ManualStore;
+  void begin_reads() { given.push_back(pending().size()); }
+  std::vector<std::size_t> given;
+};
+
+BOOST_AUTO_TEST_CASE(all_that_fits_begins_in_one_call) {
+  test::ExpertFiles files{{.n_experts = 8, .top_k = 2, .layers = {{0, 0, 0}, {100, 100, 300}}}};
+  BatchingStore store(files.index());
+  Accountant accountant;
+  ReadDesk<BatchingStore> desk(store, *Staging::allocate(accountant, 12, 300, store.alignment()));
+  Filling a{.key = {LayerId{1}, ExpertId{1}}}, b{.key = {LayerId{1}, ExpertId{2}}}, guess{.key = {LayerId{1}, ExpertId{3}}, .speculative = true};
+  desk.order(a, kBytes);
+  desk.order(b, kBytes);
+  BOOST_TEST(!desk.submit());
+  BOOST_TEST(store.given == (std::vector<std::size_t>{6}), boost::test_tools::per_element());
+  desk.order(guess, kBytes);
+  BOOST_TEST(!desk.submit());
+  BOOST_TEST(store.given == (std::vector<std::size_t>{6, 9}), boost::test_tools::per_element());
+  BOOST_TEST(!desk.claim(guess, kBytes));  // promoted only: there is nothing to submit, but something to begin
+  BOOST_TEST(!desk.submit());
+  BOOST_TEST(store.given.size() == 3U);
 }
 
 BOOST_AUTO_TEST_CASE(what_is_preferred_is_put_into_its_slot_first) {

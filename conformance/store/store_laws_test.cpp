@@ -3,8 +3,11 @@
 #include "store_laws.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <chrono>
+#include <functional>
 #include <optional>
 #include <sstream>
+#include <thread>
 
 #include "coli/store/any_store.hpp"
 #include "coli/store/faulty_store.hpp"
@@ -61,6 +64,9 @@ BOOST_AUTO_TEST_CASE(every_store_obeys_the_laws) {
     }
     for (const unsigned depth : {1U, 2U, 8U}) {
       test::check_store_laws(files, [&] { return *UringStore::open(files.index(), {.depth = depth}); });
+    }
+    for (const unsigned depth : {1U, 3U, 8U}) {
+      test::check_store_laws(files, [&] { return *UringStore::open(files.index(), {.depth = depth, .bursts = true}); });
     }
     test::check_store_laws(files, [&] { return *UringStore::open(files.index(), {.direct = false}); });
 #endif
@@ -128,8 +134,89 @@ BOOST_AUTO_TEST_CASE(reads_survive_faults_or_say_what_failed) {
     return;
   }
   check_faults(files, [&](FaultyReads ops) { return *BasicUringStore<FaultyReads>::open(files.index(), {}, ops); });
+  check_faults(files, [&](FaultyReads ops) { return *BasicUringStore<FaultyReads>::open(files.index(), {.bursts = true}, ops); });
 #endif
 }
+
+#ifdef COLI_HAVE_LIBURING
+bool soon(const std::function<bool()>& what) {
+  for (int i = 0; i < 5000 && !what(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return what();
+}
+
+template <BatchesReads S>
+void check_reads_are_held_back(S& store, const ExpertFiles& files) {
+  const ExpertKey key{LayerId{1}, ExpertId{3}};
+  const test::Destinations destinations(2, files.index().largest_part_bytes(), store.alignment());
+  for (std::size_t i = 0; i < 2; ++i) {
+    destinations.mark(i);
+    BOOST_REQUIRE(store.submit(key, i == 0 ? Part::gate : Part::up, destinations.at(i), Urgency::demand));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  BOOST_TEST((destinations.still_marked(0) && destinations.still_marked(1)));
+  store.begin_reads();
+  BOOST_TEST(soon([&] { return !destinations.still_marked(0) && !destinations.still_marked(1); }));  // though nobody has asked
+  for (int i = 0; i < 2; ++i) {
+    const auto completion = store.wait(std::chrono::milliseconds(5000));
+    BOOST_REQUIRE(completion);
+    BOOST_TEST(completion->data.has_value());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(reads_that_are_held_back_begin_together_when_told_to) {
+  const ExpertFiles files(test::small_shape());
+  auto store = UringStore::open(files.index());
+  if (!store) {
+    BOOST_TEST_MESSAGE("SKIP: " + store.error().line());
+    return;
+  }
+  check_reads_are_held_back(**store, files);
+  auto any = *AnyStore::open(files.index(), {.kind = StoreKind::uring});
+  check_reads_are_held_back(*any, files);
+  FaultyStore<AnyStore> faulty(*any, files.index(), {});
+  check_reads_are_held_back(faulty, files);
+}
+
+BOOST_AUTO_TEST_CASE(a_burst_holds_demand_alone_and_is_over_before_the_next) {
+  const ExpertFiles files(test::small_shape());
+  auto opened = UringStore::open(files.index(), {.bursts = true});
+  if (!opened) {
+    BOOST_TEST_MESSAGE("SKIP: " + opened.error().line());
+    return;
+  }
+  auto& store = **opened;
+  const test::Destinations destinations(6, files.index().largest_part_bytes(), store.alignment());
+  for (std::size_t i = 0; i < 6; ++i) {
+    destinations.mark(i);
+    BOOST_REQUIRE(store.submit({LayerId{1}, ExpertId{static_cast<std::uint32_t>(i)}}, Part::up, destinations.at(i), i < 3 ? Urgency::prefetch : Urgency::demand));
+  }
+  store.begin_reads();  // of three demands two, and no guess
+  const auto touched = [&] {
+    std::vector<bool> which;
+    for (std::size_t i = 0; i < 6; ++i) which.push_back(!destinations.still_marked(i));
+    return which;
+  };
+  BOOST_TEST(soon([&] { return !destinations.still_marked(3) && !destinations.still_marked(4); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  BOOST_TEST(touched() == (std::vector<bool>{false, false, false, true, true, false}), boost::test_tools::per_element());
+  std::vector<std::uint64_t> order;
+  while (const auto completion = store.wait(std::chrono::milliseconds(5000))) order.push_back(completion->ticket.value);
+  BOOST_REQUIRE(order.size() == 6U);
+  BOOST_TEST(order[2] == 6U);  // the last demand; after it the guesses
+
+  // But a demand doesn't wait for a burst of guesses.
+  for (std::size_t i = 0; i < 3; ++i) destinations.mark(i);
+  for (std::size_t i = 0; i < 3; ++i) {
+    BOOST_REQUIRE(store.submit({LayerId{1}, ExpertId{static_cast<std::uint32_t>(i)}}, Part::up, destinations.at(i), i < 2 ? Urgency::prefetch : Urgency::demand));
+    store.begin_reads();
+  }
+  BOOST_TEST(soon([&] { return !destinations.still_marked(2); }));
+  BOOST_TEST(destinations.still_marked(1));  // is in the next
+  int n = 0;
+  while (store.wait(std::chrono::milliseconds(5000))) ++n;
+  BOOST_TEST(n == 3);
+}
+#endif
 
 BOOST_AUTO_TEST_CASE(a_file_really_cut_while_open_is_an_error) {
   const ExpertFiles files(test::small_shape());

@@ -39,6 +39,7 @@ class ScheduledStore {
     n_pending_.fetch_add(1);
     return faulty_.submit(key, part, destination, urgency);
   }
+  void begin_reads() { faulty_.begin_reads(); }
   std::optional<Completion> poll() {
     auto completion = counted(faulty_.poll());
     if (completion && n_waiting_.load() != 0) n_stolen_.fetch_add(1);
@@ -90,6 +91,6 @@ class ScheduledStore {
   std::atomic<std::uint64_t> n_stolen_{0};
   std::atomic<std::chrono::milliseconds> longest_patience_{std::chrono::milliseconds(0)};
 };
-static_assert(require_expert_store<ScheduledStore>() && AdoptsDestinations<ScheduledStore>);
+static_assert(require_expert_store<ScheduledStore>() && AdoptsDestinations<ScheduledStore> && BatchesReads<ScheduledStore>);
 
 }  // namespace coli::test

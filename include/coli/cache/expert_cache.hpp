@@ -275,9 +275,12 @@ class ExpertCache {
         group.ready.pop_front();
         return hand_out(group, item);
       }
-      if (group.n_handed_out == group.items.size()) return std::optional<ReadyExpert>();
+      const bool all_handed_out = group.n_handed_out == group.items.size();
+      if (all_handed_out && nothing_to_fill(group)) return std::optional<ReadyExpert>();
       if (desk_.any_arrived())
         fill_one(lock, nullptr);
+      else if (all_handed_out)
+        wait_for_change(lock, group);
       else
         block(lock, group);
     }
@@ -317,6 +320,13 @@ class ExpertCache {
       if (mapped_.empty()) core_.release(item.key.layer, item.slot);
     }
     groups_.give_back(group);
+  }
+
+  /// Others compute what was handed out: is there, or will there be, a part that one could put into its slot meanwhile?
+  bool nothing_to_fill(const Group& group) const {
+    return !desk_.any_arrived() && std::all_of(group.items.begin(), group.items.end(), [](const typename Group::Item& item) {
+      return item.filling == nullptr || item.filling->arrived.all();
+    });
   }
 
   std::optional<ReadyExpert> hand_out(Group& group, std::uint32_t index) {
@@ -654,16 +664,19 @@ class ExpertCache {
     }
   }
 
-  /// Nothing can be done for the group. Does what nobody has asked for, or waits for something to change: in the store
-  /// where nobody does yet, else for the one who does.
+  /// Nothing can be done for the group. Does what nobody has asked for, or waits for something to change.
   void block(std::unique_lock<std::mutex>& lock, Group& group) {
+    if (n_blocked_++ == 0) blocked_since_ = Clock::now();
+    if (const auto unasked = take_unasked())
+      put(lock, *unasked);
+    else
+      wait_for_change(lock, group);
+    if (--n_blocked_ == 0) wait_time_ += Clock::now() - blocked_since_;
+  }
+  /// In the store where nobody waits there yet, else for the one who does.
+  void wait_for_change(std::unique_lock<std::mutex>& lock, Group& group) {
     if (desk_.idle() && n_writing_ == 0 && !waiting_in_store_) {
       fail(group, Error{Errc::internal, "experts are missing, and none is being read"});
-      return;
-    }
-    if (n_blocked_++ == 0) blocked_since_ = Clock::now();
-    if (const auto unasked = take_unasked()) {
-      put(lock, *unasked);
     } else if (!waiting_in_store_ && desk_.any_under_way()) {
       waiting_in_store_ = true;
       lock.unlock();
@@ -677,7 +690,6 @@ class ExpertCache {
     } else {
       changed_.wait_for(lock, kPatience);
     }
-    if (--n_blocked_ == 0) wait_time_ += Clock::now() - blocked_since_;
   }
 
   //--- places ------------------------------------------------------------------------------------------------------

@@ -43,8 +43,8 @@ class Lease {
     if (cache_ != nullptr) cache_->end(*group_);
   }
 
-  /// Each expert goes to one caller; nothing: all were handed out, or the lease has failed. Blocks only while all that
-  /// is left is still being read. Errors, told to one caller once: io naming file, offset, layer and expert;
+  /// Each expert goes to one caller; nothing: all were handed out and nothing of them is left to be put into a slot, or
+  /// the lease has failed. Blocks only while all that is left is still being read. Errors, told to one caller once: io naming file, offset, layer and expert;
   /// interrupted. Any thread.
   Result<std::optional<ReadyExpert>> next() { return cache_->next(*group_); }
 

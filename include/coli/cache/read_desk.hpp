@@ -57,13 +57,9 @@ class ReadDesk {
 
   /// Submits what fits. Returns a part whose submission failed, if one did: call again after dealing with it.
   std::optional<Received> submit() {
-    while (!demand_.empty() && may_submit()) {
-      if (auto failed = submit_front(demand_, Urgency::demand)) return failed;
-    }
-    while (demand_.empty() && !speculative_.empty() && may_submit() && n_speculative_buffers() < staging_.size() / 2) {
-      if (auto failed = submit_front(speculative_, Urgency::prefetch)) return failed;
-    }
-    return std::nullopt;
+    auto failed = submit_what_fits();
+    if constexpr (BatchesReads<S>) store_->begin_reads();
+    return failed;
   }
 
   /// Has the disk nothing to do that anybody waits for or has guessed, and are there buffers for one expert that nobody
@@ -186,6 +182,15 @@ class ReadDesk {
 
   bool may_submit() const noexcept {
     return copies_ ? staging_.n_free() != 0 : under_way_.size() + arrived_.size() < kMaxPartsWithoutBuffers;
+  }
+  std::optional<Received> submit_what_fits() {
+    while (!demand_.empty() && may_submit()) {
+      if (auto failed = submit_front(demand_, Urgency::demand)) return failed;
+    }
+    while (demand_.empty() && !speculative_.empty() && may_submit() && n_speculative_buffers() < staging_.size() / 2) {
+      if (auto failed = submit_front(speculative_, Urgency::prefetch)) return failed;
+    }
+    return std::nullopt;
   }
   std::optional<Received> submit_front(std::deque<PartToDo>& queue, Urgency urgency) {
     const PartToDo todo = queue.front();

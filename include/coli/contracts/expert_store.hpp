@@ -92,6 +92,13 @@ concept AdoptsDestinations = requires(S s, std::span<std::byte> region) {
   { s.adopt(region) } -> std::same_as<void>;
 };
 
+/// Optional: submit() and promote() may hold reads back until this is called, or poll() or wait(), so that all that are
+/// wanted at once go to the kernel in one call. What wraps such a store passes the call on.
+template <class S>
+concept BatchesReads = requires(S s) {
+  { s.begin_reads() } -> std::same_as<void>;
+};
+
 template <class S>
 consteval bool require_expert_store() {
   static_assert(NamesItself<S>, "ExpertStore: add  static constexpr FixedName name{\"...\"}");

@@ -97,6 +97,11 @@ class AnyStore {
   Result<ReadTicket> submit(ExpertKey key, Part part, std::span<std::byte> destination, Urgency urgency) {
     return visit([&](auto& store) { return store.submit(key, part, destination, urgency); });
   }
+  void begin_reads() {
+    visit([](auto& store) {
+      if constexpr (BatchesReads<std::remove_reference_t<decltype(store)>>) store.begin_reads();
+    });
+  }
   std::optional<Completion> poll() {
     return visit([](auto& store) { return store.poll(); });
   }
@@ -144,7 +149,10 @@ class AnyStore {
                                                       [[maybe_unused]] StoreOptions options) {
 #ifdef COLI_HAVE_LIBURING
     UringOptions uring{.direct = options.direct};
-    if (options.depth != 0) uring.depth = options.depth;
+    if (options.depth != 0) {
+      uring.depth = options.depth;
+      uring.fixed_depth = true;
+    }
     COLI_TRY(store, UringStore::open(index, uring));
     return make(std::move(store));
 #else
@@ -155,6 +163,6 @@ class AnyStore {
   Rung rung_;
   std::vector<std::string> notes_;
 };
-static_assert(ExpertStore<AnyStore> && require_expert_store<AnyStore>() && AdoptsDestinations<AnyStore>);
+static_assert(ExpertStore<AnyStore> && require_expert_store<AnyStore>() && AdoptsDestinations<AnyStore> && BatchesReads<AnyStore>);
 
 }  // namespace coli

@@ -154,6 +154,7 @@ class FaultyStore {
     faults_ = faults;
     for (Held& held : held_) held.due = Clock::now();
   }
+  void begin_reads() requires BatchesReads<S> { store_->begin_reads(); }
   void adopt(std::span<std::byte> region) requires AdoptsDestinations<S> { store_->adopt(region); }
 
  private:

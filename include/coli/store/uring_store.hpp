@@ -2,10 +2,10 @@
 // Reads through io_uring: no threads of its own, the disk's queue is kept full while everybody computes.
 //
 // Files are registered, and the staging region too where the memlock limit allows (else plain reads, noted once).
-// At most `depth` reads are with the kernel; the rest waits here, demand before prefetch. Prefetch is only started
-// while no demand waits and at most one is under way. Short completions are resumed (see part_read.hpp). One mutex
-// guards the ring; waiting happens outside it, in poll(2) on the ring. Compiled only where COLI_HAVE_LIBURING is
-// defined.
+// At most `depth` reads are with the kernel, fewer where the device tells only when all have ended (queue_depth.hpp);
+// the rest waits here, demand before prefetch. Prefetch is only started while no demand waits and at most one is under
+// way. Short completions are resumed (see part_read.hpp). One mutex guards the ring; waiting happens outside it, in
+// poll(2) on the ring. Compiled only where COLI_HAVE_LIBURING is defined.
 #pragma once
 
 #ifdef COLI_HAVE_LIBURING
@@ -38,12 +38,15 @@
 #include "coli/store/expert_index.hpp"
 #include "coli/store/model_files.hpp"
 #include "coli/store/part_read.hpp"
+#include "coli/store/queue_depth.hpp"
 #include "coli/store/read_ops.hpp"
 
 namespace coli {
 
 struct UringOptions {
-  unsigned depth = 8;  // reads with the kernel at once
+  unsigned depth = 8;        // reads with the kernel at once, at most
+  bool fixed_depth = false;  // just so many, whatever the device is like
+  bool bursts = false;       // begin as with a device that wants them
   bool direct = true;
 };
 
@@ -69,6 +72,7 @@ class BasicUringStore {
     demand_.clear();
     prefetch_.clear();
     while (n_under_way_ != 0) {
+      (void)::io_uring_submit(&ring_);
       io_uring_cqe* cqe = nullptr;
       const int error = ::io_uring_wait_cqe(&ring_, &cqe);
       if (error == -EINTR) continue;
@@ -106,13 +110,16 @@ class BasicUringStore {
     Request request{ticket, key, part, urgency, PartRead(at, destination.data(), files_->block(at.file))};
     (urgency == Urgency::demand ? demand_ : prefetch_).push_back(std::move(request));
     ++outstanding_;
-    pump();
     return ticket;
+  }
+  void begin_reads() {
+    const std::lock_guard lock(mutex_);
+    pump();
   }
 
   std::optional<Completion> poll() {
     const std::lock_guard lock(mutex_);
-    if (done_.empty()) reap();
+    done_.empty() ? reap() : pump();
     return take_done();
   }
 
@@ -120,16 +127,22 @@ class BasicUringStore {
     const auto deadline = Clock::now() + patience;
     for (;;) {
       auto until = deadline;
+      std::uint64_t begun = 0;
       {
         const std::lock_guard lock(mutex_);
-        if (done_.empty()) reap();
+        done_.empty() ? reap() : pump();
+        begun = n_begun_;
         if (!done_.empty() || outstanding_ == 0) return take_done();
         for (const Postponed& postponed : postponed_) until = std::min(until, postponed.due);
       }
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
       if (left <= 0 && until == deadline) return std::nullopt;
       pollfd ring{ring_.ring_fd, POLLIN, 0};
-      (void)::poll(&ring, 1, static_cast<int>(std::max<long>(left, 0)));
+      const auto asleep = Clock::now();
+      if (::poll(&ring, 1, static_cast<int>(std::max<long>(left, 0))) > 0 && Clock::now() - asleep > kAWhile) {
+        const std::lock_guard lock(mutex_);
+        if (begun == n_begun_) depth_.woke(n_under_way_, ::io_uring_cq_ready(&ring_));
+      }
     }
   }
 
@@ -154,13 +167,15 @@ class BasicUringStore {
 
   void promote(ReadTicket ticket) {
     const std::lock_guard lock(mutex_);
-    const auto at =
-        std::find_if(prefetch_.begin(), prefetch_.end(), [&](const Request& r) { return r.ticket == ticket; });
-    if (at == prefetch_.end()) return;
-    at->urgency = Urgency::demand;
-    demand_.push_back(std::move(*at));
-    prefetch_.erase(at);
-    pump();
+    const auto is_it = [&](const Request& r) { return r.ticket == ticket && r.urgency == Urgency::prefetch; };
+    if (const auto at = std::find_if(prefetch_.begin(), prefetch_.end(), is_it); at != prefetch_.end()) {
+      at->urgency = Urgency::demand;
+      demand_.push_back(std::move(*at));
+      prefetch_.erase(at);
+    } else if (const auto there = std::find_if(under_way_.begin(), under_way_.end(), is_it); there != under_way_.end()) {
+      there->urgency = Urgency::demand;
+      --n_prefetching_;
+    }
   }
 
   StoreAlignment alignment() const noexcept { return files_->alignment(); }
@@ -171,6 +186,7 @@ class BasicUringStore {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::microseconds kAWhile{50};  // who slept less may have come as several had just ended
   static constexpr std::uint64_t kLargestRead = kGiB;  // the kernel counts bytes in 32 bits; the rest is resumed
 
   struct Request {
@@ -187,8 +203,13 @@ class BasicUringStore {
   };
 
   BasicUringStore(const ExpertIndex& index, std::unique_ptr<ModelFiles> files, UringOptions options, Ops ops)
-      : index_(&index), files_(std::move(files)), ops_(std::move(ops)), under_way_(std::max(options.depth, 1U)) {
+      : index_(&index),
+        files_(std::move(files)),
+        ops_(std::move(ops)),
+        depth_(options.depth, !options.fixed_depth),
+        under_way_(std::max(options.depth, 1U)) {
     for (std::size_t i = under_way_.size(); i-- > 0;) free_.push_back(i);
+    if (options.bursts) depth_.begin_with_bursts();
   }
 
   Result<void> set_up() {
@@ -226,8 +247,11 @@ class BasicUringStore {
 
   /// Hands the kernel what it may have.
   void pump() {
-    bool any = false;
-    while (!free_.empty()) {
+    // Guesses neither hold up a demand nor lengthen its burst.
+    const bool demanded = !demand_.empty();
+    const std::size_t under_way = n_under_way_ - (demanded ? n_prefetching_ : 0);
+    const std::size_t room = depth_.room(under_way, demanded ? demand_.size() : prefetch_.size());
+    for (std::size_t n = std::min(room, free_.size()); n != 0; --n) {
       const bool idle = n_under_way_ - n_prefetching_ <= 1;
       std::deque<Request>* const queue = !demand_.empty()             ? &demand_
                                          : idle && !prefetch_.empty() ? &prefetch_
@@ -238,11 +262,11 @@ class BasicUringStore {
       under_way_[place] = std::move(queue->front());
       queue->pop_front();
       ++n_under_way_;
+      ++n_begun_;
       if (under_way_[place].urgency == Urgency::prefetch) ++n_prefetching_;
       prepare(place);
-      any = true;
     }
-    if (any) (void)::io_uring_submit(&ring_);
+    if (::io_uring_sq_ready(&ring_) != 0) (void)::io_uring_submit(&ring_);  // what the kernel refused before, too
   }
 
   void prepare(std::size_t place) {
@@ -317,9 +341,11 @@ class BasicUringStore {
   bool ring_up_ = false;
   bool files_registered_ = false;
   std::span<std::byte> registered_;
+  QueueDepth depth_;
   std::vector<Request> under_way_;  // by place; a completion carries its place
   std::vector<std::size_t> free_;
   std::size_t n_under_way_ = 0;
+  std::uint64_t n_begun_ = 0;  // ever
   std::size_t n_prefetching_ = 0;
   std::deque<Request> demand_;
   std::deque<Request> prefetch_;
