@@ -18,6 +18,7 @@ all_well() {
   "{\"what\": \"upload\", \"gbs\": 50.0, \"text\": \"50 GB/s\"}" "{\"what\": \"product Q4_K\", \"gbs\": 3400.0, \"of_copy\": 0.850, \"text\": \"3400 GB/s\"}" "{\"what\": \"product Q6_K\", \"gbs\": 2000.0, \"of_copy\": 0.500, \"text\": \"2000 GB/s\"}"'
   straw device_cases 'printf "%s\n" "aa verbs" "bb matmul" >"$2"; echo "2 checks, 0 failed, 2 outputs"'
   straw emulator_cases 'printf "%s\n" "aa verbs" "bb matmul" >"$2"; echo "2 checks, 0 failed, 2 outputs"'
+  straw compute-sanitizer 'printf "%s\n" "========= COMPUTE-SANITIZER" "========= ERROR SUMMARY: 0 errors"'
   # A model is its number of layers. A token takes 100 us and 50 for each; it reads 0.1 GB and 0.01 for each.
   # shellcheck disable=SC2016 # the straws expand it
   straw make_synthetic 'layers=6; for ((i = 1; i <= $#; ++i)); do [[ ${!i} == --layers ]] && { j=$((i + 1)); layers="${!j}"; }; done; echo "$layers" >"${@: -1}"'
@@ -53,7 +54,7 @@ fi'
 expect() { # exit status, words...
   local wanted="$1" got=0
   shift
-  "$check" --prebuilt "$folder" >"$folder/out" 2>&1 || got=$?
+  PATH="$folder:$PATH" "$check" --prebuilt "$folder" >"$folder/out" 2>&1 || got=$?
   [[ $got -eq $wanted ]] || { cat "$folder/out"; echo "exit $got where $wanted was due"; exit 1; }
   for words in "$@"; do
     grep -qF -- "$words" "$folder/out" || { cat "$folder/out"; echo "it does not say: $words"; exit 1; }
@@ -76,6 +77,7 @@ expect 0 "Straw (sm_90)" " not looked at" "10 decisions same" "2 outputs are the
   "experts on the device            384 of 1536, 0.500 of a token's are there, 10.0 MB a token uploaded" \
   "against the bound by upload rate 0.29 of 5000.0 tok/s, at 50.0 GB/s"
 if grep -q '^made-up' "$folder/out"; then echo "a rate of a device was called made-up"; exit 1; fi
+grep -q '^same *compute-sanitizer synccheck, kernel cases *clean' "$folder/out" || { echo "a clean sanitizer is not right"; exit 1; }
 COLI_DEVICE_CHECK_SECONDS=1 expect 0 "SKIP    goldens tiny_f32" "no time was left"
 all_well
 sed -i s/device_hit_rate/other/ "$folder/colidrv"
@@ -98,6 +100,23 @@ expect 3 "SKIP: no GPU that can be used: device_rates: CUDA: no driver: nothing 
 all_well
 straw device_cases 'printf "%s\n" "aa verbs" "cc matmul" >"$2"; echo "2 checks, 0 failed, 2 outputs"'
 expect 1 "WRONG   bits of kernels" "1 outputs are not the emulator's; the first: matmul" "something is wrong"
+all_well
+straw device_rates 'printf "%s\n" "{\"what\": \"device\", \"name\": \"Straw (sm_90)\"}"; echo "device_rates: CUDA: a launch failed" >&2; exit 1'
+expect 1 "WRONG   rates of the device                Straw (sm_90): exit 1: device_rates: CUDA: a launch failed"
+if grep -q '^same *device ' "$folder/out"; then echo "a device whose rates failed was called right"; exit 1; fi
+# A sanitizer that found something says so, whatever other words are in its log; one that was kept from looking found nothing.
+all_well
+straw compute-sanitizer 'printf "%s\n" "========= COMPUTE-SANITIZER" "========= Invalid __global__ read of size 4 bytes" "=========     Unable to show the source: permission denied" "========= ERROR SUMMARY: 1 error"; exit 9'
+expect 1 "WRONG   compute-sanitizer memcheck, engine exit 9: ========= Invalid __global__ read of size 4 bytes" "WRONG   compute-sanitizer synccheck, kernel cases"
+sed -i 's/exit 9/exit 1/' "$folder/compute-sanitizer" # its summary alone says it
+expect 1 "WRONG   compute-sanitizer memcheck, engine exit 1: ========= Invalid __global__ read"
+straw compute-sanitizer 'echo "========= ERROR: permission denied"; exit 9'
+expect 1 "WRONG   compute-sanitizer racecheck, engine exit 9"
+straw compute-sanitizer 'printf "%s\n" "========= COMPUTE-SANITIZER" "========= Error: Device not supported" "========= ERROR SUMMARY: 0 errors"; exit 1'
+expect 0 "SKIP    compute-sanitizer memcheck, engine refused here: ========= Error: Device not supported"
+straw compute-sanitizer 'echo "========= Internal Sanitizer Error"; exit 1'
+expect 1 "WRONG   compute-sanitizer memcheck, engine exit 1: ========= Internal Sanitizer Error"
+all_well
 straw device_cases 'echo "WRONG matmul: off by 3 bounds" >&2; exit 1'
 expect 1 "WRONG   kernel cases" "off by 3 bounds"
 all_well
