@@ -49,6 +49,29 @@ BOOST_AUTO_TEST_CASE(the_host_waits_once_a_token_where_all_experts_are_there) {
   BOOST_TEST(counts.replays == 3U);
 }
 
+BOOST_AUTO_TEST_CASE(a_pass_that_would_be_played_is_cancelled_too) {
+  const auto kernels = on_queues();
+  auto engine = open_fixture<device>("tiny_q4_k_m.gguf", {}, kernels);
+  auto undisturbed = open_fixture<device>("tiny_q4_k_m.gguf", {}, on_queues());
+  for (auto* each : {&engine, &undisturbed}) {
+    require_ok(each->prefill(kPrompt));
+    for (int token = 0; token < 3; ++token) require_ok(each->step(TokenId{5 + token}));
+  }
+  const std::uint32_t position = engine.position();
+  (void)kernels.device->take_counts();
+  engine.cancel();
+  const auto cut = engine.step(TokenId{9});
+  BOOST_REQUIRE(!cut);
+  BOOST_CHECK(cut.error().code == Errc::interrupted);
+  BOOST_TEST(engine.position() == position);
+  BOOST_TEST(kernels.device->take_counts().replays == 0U);
+  const auto next = engine.step(TokenId{9}), wanted = undisturbed.step(TokenId{9});  // asked for again, it runs
+  require_ok(next);
+  require_ok(wanted);
+  BOOST_TEST(kernels.device->take_counts().replays == 1U);
+  BOOST_TEST(std::vector<float>(next->begin(), next->end()) == std::vector<float>(wanted->begin(), wanted->end()), boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(every_body_is_timed_and_none_of_the_bits_change) {
   const Run untimed = run({});
   BOOST_TEST(untimed.tier.bodies.empty());

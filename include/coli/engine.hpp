@@ -186,6 +186,8 @@ class engine {
     const Scratch& s = m.scratch;
     const auto n = static_cast<std::uint32_t>(tokens.size());
     const bool observed = m.observer.on_routing != nullptr || m.observer.on_hidden != nullptr;
+    // Here too: a pass that a device plays from a recording asks at no layer.
+    if (m.cancelled.load(std::memory_order_relaxed)) return Error{Errc::interrupted, "cancelled before a pass"};
     COLI_CHECK(m.backend.pass(tokens, position(), observed, [&] { return layers(tokens, position()); }));
 
     for (std::uint32_t t = each != nullptr ? 0 : n - 1; t < n && (wants_logits || each != nullptr); ++t) {
