@@ -109,6 +109,13 @@ BOOST_AUTO_TEST_CASE(forgotten_waits_are_seen) {
   BOOST_CHECK(!unordered || unordered->hash != run(file, {.chunk = 4}).hash);
 }
 
+BOOST_AUTO_TEST_CASE(kernels_without_a_device_are_refused) {
+  const auto nothing = engine<device>::open(fixture("tiny_f32.gguf"));
+  BOOST_REQUIRE(!nothing);
+  BOOST_CHECK(nothing.error().code == Errc::usage);
+  BOOST_CHECK_EQUAL(nothing.error().subject, "kernels");
+}
+
 BOOST_AUTO_TEST_CASE(options_that_a_device_does_not_have_are_refused) {
   const auto guessing = run_with("tiny_f32.gguf", {.prefetch = 2});
   BOOST_REQUIRE(!guessing);

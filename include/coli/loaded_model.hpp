@@ -147,6 +147,8 @@ struct LoadedModel {
 
   Result<void> check_device_options(const EngineOptions& options) {
     if constexpr (!Backend::kHostMemory) {
+      if (backend.kernels().device == nullptr)
+        return Error{Errc::usage, "the profile '" + std::string(P::name.view()) + "' runs on a device, and its kernels name none: open it with kernels that hold one", "kernels"};
       backend.record_passes(!options.parked.plain_passes);
       backend.device().time_bodies(options.time_bodies);
     } else if (options.parked.plain_passes || options.time_bodies) {
