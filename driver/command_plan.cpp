@@ -45,11 +45,17 @@ coli::Result<void> measure_into(coli::Machine& machine, const coli::gguf::ModelF
   return {};
 }
 
-/// The profile for graphics cards as far as plans go, whether it is in this build and runs here or not.
-coli::Result<coli::PlannedProfile> card_profile() {
+/// This build's profile for graphics cards; null where it holds none.
+const ProfileEntry* card_entry() {
   for (const ProfileEntry* p : profiles())
-    if (p->about->processor == coli::Processor::device) return p->planned();
-  return coli::supposed_card();
+    if (p->about->processor == coli::Processor::device) return p;
+  return nullptr;
+}
+
+/// That profile as far as plans go, whether it is in this build and runs here or not.
+coli::Result<coli::PlannedProfile> card_profile() {
+  const ProfileEntry* const entry = card_entry();
+  return entry != nullptr ? entry->planned() : coli::supposed_card();
 }
 
 coli::Result<void> plan(const PlanOptions& options) {
@@ -129,7 +135,7 @@ coli::Result<void> doctor(const DoctorOptions& options) {
       checks.push_back({"instructions", why_not.empty() ? coli::CheckVerdict::pass : coli::CheckVerdict::warn, why_not.empty() ? p->isa() : why_not, why_not.empty() ? "" : "auto takes the profile scalar"});
     }
   for (coli::Check& check : coli::probe_machine(machine)) checks.push_back(std::move(check));
-  for (coli::Check& check : coli::probe_cards(coli::read_cards())) checks.push_back(std::move(check));
+  for (coli::Check& check : coli::probe_cards(coli::read_cards(card_entry() != nullptr ? card_entry()->card_needs : coli::CardNeeds{}))) checks.push_back(std::move(check));
 
   coli::PlanWishes wishes;
   COLI_TRY(limit, size_option(options.memory, "--memory"));

@@ -9,6 +9,7 @@
 
 #include "coli/core/buffer.hpp"
 #include "coli/core/thread_pool.hpp"
+#include "coli/plan/devices.hpp"
 #include "coli/probe.hpp"
 #include "driver/session.hpp"
 
@@ -32,6 +33,8 @@ struct ProfileEntry {
   coli::ProbeReport (*probe)(const coli::Result<coli::gguf::ModelFile>& file, const coli::Result<coli::Machine>& machine, const coli::PlanWishes& wishes, const coli::ReuseCurve& curve);
   /// Bytes of such weights a second through its kernels. Errors: those of why_not.
   coli::Result<coli::RateReading> (*measure)(coli::Format format, std::uint32_t n_rows, std::uint32_t n_cols, const coli::Buffer& memory, coli::ThreadPool& pool);
+  /// What a profile of `Processor::device` asks of a card, in this build.
+  coli::CardNeeds card_needs{};
 };
 
 /// All profiles in this binary, best first: `auto` takes the first that can run here.

@@ -2,6 +2,7 @@
 // Are a driver's cards read as it names them, refused in words, and its failures told?
 #include <boost/test/unit_test.hpp>
 #include <cstring>
+#include <utility>
 
 #include "coli/plan/devices.hpp"
 #include "coli/probe.hpp"
@@ -48,6 +49,24 @@ BOOST_AUTO_TEST_CASE(an_old_driver_disqualifies_every_card) {
   const auto reading = read_cards(planted_calls(), "planted");
   BOOST_REQUIRE(reading);
   for (const CardReading& card : reading->cards) BOOST_CHECK_EQUAL(card.why_not, "the driver knows CUDA up to 11.8; 12.0 is the least");
+}
+
+BOOST_AUTO_TEST_CASE(a_build_asks_for_what_its_own_code_and_runtime_need) {
+  planted = {.driver = 12040};
+  BOOST_CHECK_EQUAL(read_cards(planted_calls(), "planted", {.driver = 12000})->cards[1].why_not, "");
+  BOOST_CHECK_EQUAL(read_cards(planted_calls(), "planted", {.driver = 13000})->cards[1].why_not, "the driver knows CUDA up to 12.4; 13.0 is the least");
+  BOOST_CHECK_EQUAL(read_cards(planted_calls(), "planted", {.capability = 90})->cards[1].why_not, "");
+  BOOST_CHECK_EQUAL(read_cards(planted_calls(), "planted", {.capability = 100})->cards[1].why_not, "compute capability 9.0; 10.0 is the least that this build has code for");
+}
+
+BOOST_AUTO_TEST_CASE(code_runs_on_cards_from_its_lowest_target_on) {
+  BOOST_CHECK_EQUAL(capability_lacks(8, 0), "");
+  BOOST_CHECK_EQUAL(capability_lacks(7, 5), "compute capability 7.5; 8.0 is the least");
+  for (const auto& [major, minor] : {std::pair{8, 0}, {8, 6}, {8, 9}})
+    BOOST_CHECK_EQUAL(capability_lacks(major, minor, 90), "compute capability 8." + std::to_string(minor) + "; 9.0 is the least that this build has code for");
+  for (const auto& [major, minor] : {std::pair{9, 0}, {10, 0}, {12, 1}}) BOOST_CHECK_EQUAL(capability_lacks(major, minor, 90), "");
+  BOOST_CHECK_EQUAL(capability_lacks(8, 0, 86), "compute capability 8.0; 8.6 is the least that this build has code for");
+  BOOST_CHECK_EQUAL(capability_lacks(8, 9, 86), "");
 }
 
 BOOST_AUTO_TEST_CASE(each_call_that_fails_is_named) {

@@ -33,9 +33,12 @@ struct AboutCuda {
 /// What profiles::grid is on the emulator.
 using cuda = coli::profile<"cuda", coli::DeviceBackend<coli::cuda::CudaDevice, coli::SimdKernels>, coli::all_formats, coli::profiles::StreamingEviction, coli::KvFormat::f16, AboutCuda>;
 
+/// Of this build: its runtime's major version, and its device code's lowest target.
+constexpr coli::CardNeeds kNeeds{.driver = CUDART_VERSION / 1000 * 1000, .capability = coli::cuda::CudaDevice::kLeast};
+
 /// The first card that this build's code and runtime run on; the driver is asked, nothing is opened.
 coli::Result<int> card() {
-  COLI_TRY(cards, coli::read_cards(CUDART_VERSION / 1000 * 1000));
+  COLI_TRY(cards, coli::read_cards(kNeeds));
   COLI_TRY(ordinal, coli::usable_card(cards));
   COLI_CHECK(coli::cuda::CudaDevice::check(static_cast<int>(ordinal)));
   return static_cast<int>(ordinal);
@@ -73,6 +76,7 @@ constexpr ProfileEntry entry() {
   ProfileEntry entry = entry_of<cuda, kernels>();
   entry.why_not = why_not;
   entry.device = reading;
+  entry.card_needs = kNeeds;
   // Plans are made where there is no card, too, and open none.
   entry.planned = []() -> coli::Result<coli::PlannedProfile> { return coli::planned_profile<cuda>(Kernels{}, why_not()); };
   return entry;

@@ -19,10 +19,16 @@
 #include <vector>
 
 #include "coli/contracts/device.hpp"
+#include "coli/core/capability.hpp"
 #include "coli/core/fixed_name.hpp"
 #include "coli/kernels/cuda/error.hpp"
 #include "coli/kernels/cuda/handle.hpp"
 #include "coli/kernels/cuda/launch.hpp"
+
+// The lowest compute capability that this program's device code was built for; a build says its own.
+#ifndef COLI_CUDA_LEAST_ARCH
+#define COLI_CUDA_LEAST_ARCH 80
+#endif
 
 namespace coli::cuda {
 
@@ -49,11 +55,10 @@ class CudaDevice {
     if (ordinal >= n_devices) return Error{Errc::unavailable, "there is no device " + std::to_string(ordinal) + "; there are " + std::to_string(n_devices), "CUDA"};
     COLI_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal));
     COLI_CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, ordinal));
-    if (major < kLeastMajor)
-      return Error{Errc::unavailable, "device " + std::to_string(ordinal) + " has compute capability " + std::to_string(major) + "." + std::to_string(minor) + "; " + std::to_string(kLeastMajor) + ".0 is the least", "CUDA"};
+    if (const std::string lacks = capability_lacks(major, minor, kLeast); !lacks.empty()) return Error{Errc::unavailable, "device " + std::to_string(ordinal) + " has " + lacks, "CUDA"};
     return {};
   }
-  static constexpr int kLeastMajor = 8;
+  static constexpr int kLeast = std::max(kLeastCapability, COLI_CUDA_LEAST_ARCH);
 
   /// Errors: as check().
   static Result<std::unique_ptr<CudaDevice>> open(int ordinal = 0) {

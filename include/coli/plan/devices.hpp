@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "coli/core/bytes.hpp"
+#include "coli/core/capability.hpp"
 #include "coli/core/error.hpp"
 
 namespace coli {
@@ -44,11 +45,14 @@ struct CudaDriverCalls {
   int (*total_memory)(std::size_t*, int) = nullptr;
 };
 
-inline constexpr int kLeastCudaDriver = 12000;   // that device code is built for; a newer toolkit's runtime wants its own
-inline constexpr int kLeastCapability = 8;       // Ampere: asynchronous copies into shared memory
+/// What the cuda profile asks of a driver and a card. A build that holds it has its own: its runtime's, its device code's.
+struct CardNeeds {
+  int driver = 12000;  // the newest CUDA that it must know
+  int capability = kLeastCapability;
+};
 
 /// Errors: unavailable, with what the driver said; cards that can't be used are no error, they say why.
-inline Result<CardsReading> read_cards(const CudaDriverCalls& calls, const std::string& source, int least_driver = kLeastCudaDriver) {
+inline Result<CardsReading> read_cards(const CudaDriverCalls& calls, const std::string& source, CardNeeds needs = {}) {
   const auto refuse = [&](const std::string& call, int code) { return Error{Errc::unavailable, call + " failed with " + std::to_string(code), source}; };
   CardsReading reading;
   reading.source = source;
@@ -70,9 +74,9 @@ inline Result<CardsReading> read_cards(const CudaDriverCalls& calls, const std::
     card.name = name;
     card.memory = Bytes{bytes};
     const auto dotted = [](int a, int b) { return std::to_string(a) + "." + std::to_string(b); };
-    if (card.major < kLeastCapability) card.why_not = "compute capability " + dotted(card.major, card.minor) + "; " + dotted(kLeastCapability, 0) + " is the least";
-    if (reading.driver < least_driver)
-      card.why_not = "the driver knows CUDA up to " + dotted(reading.driver / 1000, reading.driver % 1000 / 10) + "; " + dotted(least_driver / 1000, least_driver % 1000 / 10) + " is the least";
+    card.why_not = capability_lacks(card.major, card.minor, needs.capability);
+    if (reading.driver < needs.driver)
+      card.why_not = "the driver knows CUDA up to " + dotted(reading.driver / 1000, reading.driver % 1000 / 10) + "; " + dotted(needs.driver / 1000, needs.driver % 1000 / 10) + " is the least";
     reading.cards.push_back(std::move(card));
   }
   return reading;
@@ -90,7 +94,7 @@ inline Result<std::size_t> usable_card(const CardsReading& reading) {
 }
 
 /// The cards of this machine. Errors: unavailable, where there is no driver (no card, or a container that hides it).
-inline Result<CardsReading> read_cards(int least_driver = kLeastCudaDriver) {
+inline Result<CardsReading> read_cards(CardNeeds needs = {}) {
   const std::string library = "libcuda.so.1";
   void* const driver = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed: it does not like to be
   if (driver == nullptr) return Error{Errc::unavailable, "there is no NVIDIA driver here", library};
@@ -108,7 +112,7 @@ inline Result<CardsReading> read_cards(int least_driver = kLeastCudaDriver) {
   find(calls.attribute, "cuDeviceGetAttribute");
   find(calls.total_memory, "cuDeviceTotalMem_v2");
   if (!whole) return Error{Errc::unavailable, "lacks a call that every driver of CUDA 11 and later has", library};
-  return read_cards(calls, library, least_driver);
+  return read_cards(calls, library, needs);
 }
 
 }  // namespace coli
