@@ -84,6 +84,7 @@ class CudaDevice {
   /// What is free now, less what the driver takes for stacks, graphs and modules that are loaded later.
   Bytes available_memory() const noexcept {
     std::size_t free = 0, total = 0;
+    use();
     if (cudaMemGetInfo(&free, &total) != cudaSuccess) (void)cudaGetLastError();
     constexpr std::uint64_t kDriver = 256 * kMiB;
     return Bytes{free > kDriver ? free - kDriver : 0};
@@ -115,7 +116,10 @@ class CudaDevice {
     }
     return static_cast<std::byte*>(at);
   }
-  void free(std::byte* at) noexcept { (void)cudaFree(at); }
+  void free(std::byte* at) noexcept {
+    use();
+    if (cudaFree(at) != cudaSuccess) (void)cudaGetLastError();  // after a fault every call fails
+  }
 
   void upload(Queue queue, std::byte* to, const std::byte* from, std::size_t n) {
     note([&] { return cudaMemcpyAsync(to, from, n, cudaMemcpyHostToDevice, stream(queue)); }, "cudaMemcpyAsync to the device");
@@ -129,9 +133,11 @@ class CudaDevice {
 
   /// Pinned memory is what makes an upload run beside other work. Refusal leaves it slower, not wrong.
   void pin(std::byte* at, std::size_t n) {
+    use();
     if (cudaHostRegister(at, n, cudaHostRegisterDefault) != cudaSuccess) (void)cudaGetLastError();
   }
   void unpin(std::byte* at) noexcept {
+    use();
     if (cudaHostUnregister(at) != cudaSuccess) (void)cudaGetLastError();
   }
 
@@ -151,7 +157,7 @@ class CudaDevice {
     if (!is_recording_) ++work_.launches;
     if (is_timing_) begin_marks(B::name.view());
     if (failure_) return;
-    (void)cudaSetDevice(ordinal_);  // a host may call from any of its threads
+    use();
     const auto error = static_cast<cudaError_t>(cuda::launch(body, shape, stream(Queue::compute)));
     if (error != cudaSuccess)
       failure_ = to_error(error, "launch of " + std::string(B::name.view()),
@@ -168,8 +174,10 @@ class CudaDevice {
     Graph graph;
     is_recording_ = false;
     const auto marks = std::exchange(marks_, std::move(unrecorded_));
+    use();
     // Ended even after a failure, so that the stream can be used again.
     const cudaError_t ended = cudaStreamEndCapture(stream(Queue::compute), graph.into());
+    if (ended != cudaSuccess) (void)cudaGetLastError();  // as in note()
     if (auto failure = std::exchange(failure_, std::nullopt)) return *std::move(failure);
     if (ended != cudaSuccess) return to_error(ended, "cudaStreamEndCapture");
     Sequence sequence;
@@ -188,11 +196,19 @@ class CudaDevice {
  private:
   explicit CudaDevice(int ordinal) noexcept : ordinal_(ordinal) {}
 
+  /// The device is the calling thread's own choice, and a host may call from any of its threads.
+  void use() const noexcept {
+    if (cudaSetDevice(ordinal_) != cudaSuccess) (void)cudaGetLastError();  // what is called next says it
+  }
+  /// The runtime keeps the last error until it is asked for it: left there, the next launch would report it as its own.
   template <class Call>
   void note(Call&& call, const char* what) {
     if (failure_) return;
-    (void)cudaSetDevice(ordinal_);
-    if (const cudaError_t error = call(); error != cudaSuccess) failure_ = to_error(error, what);
+    use();
+    if (const cudaError_t error = call(); error != cudaSuccess) {
+      failure_ = to_error(error, what);
+      (void)cudaGetLastError();
+    }
   }
 
   void begin_marks(std::string_view body) {

@@ -34,9 +34,12 @@ inline Error to_error(cudaError_t error, std::string_view call, std::string_view
 
 }  // namespace coli::cuda
 
-/// `COLI_CUDA_CHECK(cudaEventRecord(event, stream));` returns the error of a failed call, which it names.
+/// `COLI_CUDA_CHECK(cudaEventRecord(event, stream));` returns the error of a failed call, which it names. The runtime forgets
+/// it: it would be the next launch's otherwise, by cudaGetLastError.
 #define COLI_CUDA_CHECK(...)                                                                              \
   do {                                                                                                    \
-    if (const cudaError_t coli_cuda_error = (__VA_ARGS__); coli_cuda_error != cudaSuccess)                \
+    if (const cudaError_t coli_cuda_error = (__VA_ARGS__); coli_cuda_error != cudaSuccess) {              \
+      (void)cudaGetLastError();                                                                           \
       return ::coli::cuda::to_error(coli_cuda_error, #__VA_ARGS__);                                       \
+    }                                                                                                     \
   } while (false)
