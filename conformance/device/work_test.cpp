@@ -38,6 +38,35 @@ BOOST_AUTO_TEST_CASE(a_recording_plays_what_would_have_been_launched) {
   BOOST_TEST(recorded.tier.work.bodies() == launched.tier.work.bodies());
 }
 
+BOOST_AUTO_TEST_CASE(where_no_sequence_can_be_made_passes_are_launched) {
+  const auto kernels = on_queues({.refuse_recordings = true});
+  auto engine = open_fixture<device>("tiny_q4_k_m.gguf", {}, kernels);
+  BOOST_TEST(decide(engine, kPrompt, kTokens).hash == run(plain()).hash);
+  const auto counts = kernels.device->take_counts();
+  BOOST_TEST(counts.replays == 0U);
+  BOOST_TEST(counts.launches > 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_recording_takes_neither_waits_nor_memory) {
+  HostQueues queues;
+  for (const bool waits : {true, false}) {
+    queues.begin_capture();
+    if (waits) {
+      const auto waited = queues.finish(Queue::compute);
+      BOOST_REQUIRE(!waited);
+      BOOST_TEST(waited.error().line() == "grid: finish while a sequence is recorded");
+    } else {
+      const auto memory = queues.allocate(Bytes{16});
+      BOOST_REQUIRE(!memory);
+      BOOST_TEST(memory.error().line() == "grid: allocate while a sequence is recorded");
+    }
+    BOOST_TEST(!queues.end_capture());  // nor is there anything to play
+  }
+  queues.begin_capture();
+  BOOST_TEST(queues.end_capture().has_value());  // the next is its own
+  require_ok(queues.finish(Queue::compute));
+}
+
 BOOST_AUTO_TEST_CASE(the_host_waits_once_a_token_where_all_experts_are_there) {
   const auto kernels = on_queues();
   auto engine = open_fixture<device>("tiny_q4_k_m.gguf", {}, kernels);

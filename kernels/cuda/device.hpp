@@ -178,7 +178,7 @@ class CudaDevice {
     // Ended even after a failure, so that the stream can be used again.
     const cudaError_t ended = cudaStreamEndCapture(stream(Queue::compute), graph.into());
     if (ended != cudaSuccess) (void)cudaGetLastError();  // as in note()
-    if (auto failure = std::exchange(failure_, std::nullopt)) return *std::move(failure);
+    if (failure_) return Error(*failure_);  // kept for finish: what was to be there before the sequence may be missing
     if (ended != cudaSuccess) return to_error(ended, "cudaStreamEndCapture");
     Sequence sequence;
     COLI_CUDA_CHECK(cudaGraphGetNodes(graph.get(), nullptr, &sequence.n_nodes));

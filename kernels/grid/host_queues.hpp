@@ -16,6 +16,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,7 @@ struct HostQueuesOptions {
   Bytes own_memory{};         // see own_memory()
   bool forget_after = false;  // planted: `after` orders nothing
   bool forget_finish = false; // planted: finish of the copies does nothing
+  bool refuse_recordings = false;  // planted: no recording becomes a sequence
 };
 
 class HostQueues {
@@ -64,6 +66,7 @@ class HostQueues {
   std::vector<BodyTime> body_times() const { return times_.all(); }
 
   Result<std::byte*> allocate(Bytes bytes) {
+    if (recording_) return spoil_recording("allocate");
     const std::size_t n = (bytes.value + kAlignment - 1) / kAlignment * kAlignment;
     auto* at = static_cast<std::byte*>(::operator new(n == 0 ? kAlignment : n, std::align_val_t{kAlignment}, std::nothrow));
     if (at == nullptr) return Error{Errc::over_budget, "the system refused " + to_text(bytes), "grid"};
@@ -89,6 +92,7 @@ class HostQueues {
     put(later, [this, earlier, until]() -> Result<void> { return run(earlier, until); });
   }
   Result<void> finish(Queue queue) {
+    if (recording_) return spoil_recording("finish");
     ++counts_.finishes;
     if (!(options_.forget_finish && queue == Queue::copies)) note(run(queue, state(queue).n_asked));
     if (auto failure = std::exchange(failure_, std::nullopt)) return *std::move(failure);
@@ -108,11 +112,16 @@ class HostQueues {
     });
   }
 
-  void begin_capture() { recording_.emplace(); }
+  void begin_capture() {
+    recording_.emplace();
+    spoiled_by_.reset();
+  }
   Result<Sequence> end_capture() {
     if (!recording_) return Error{Errc::internal, "end_capture without begin_capture", "grid"};
     Sequence sequence = std::move(*recording_);
     recording_.reset();
+    if (spoiled_by_) return *std::exchange(spoiled_by_, std::nullopt);
+    if (options_.refuse_recordings) return Error{Errc::over_budget, "no sequence is made of a recording", "grid"};
     return sequence;
   }
   void replay(Sequence& sequence) {
@@ -156,6 +165,11 @@ class HostQueues {
     }
     return {};
   }
+  /// As CUDA does: the call fails, and so does the end of the recording.
+  Error spoil_recording(const char* call) {
+    if (!spoiled_by_) spoiled_by_ = Error{Errc::internal, std::string(call) + " while a sequence is recorded", "grid"};
+    return *spoiled_by_;
+  }
   void note(Result<void> done) {
     if (!done && !failure_) failure_ = std::move(done).error();
   }
@@ -165,7 +179,7 @@ class HostQueues {
   HostGrid grid_;
   State states_[2];
   std::optional<Sequence> recording_;
-  std::optional<Error> failure_;
+  std::optional<Error> failure_, spoiled_by_;
   Counts counts_;
   bool is_timing_ = false;
   BodyTimes times_;

@@ -188,7 +188,12 @@ class DeviceBackend {
       auto done = work();
       auto sequence = device().end_capture();
       if (!done) return done;
-      if (!sequence) return std::move(sequence).error();
+      if (!sequence) {  // the same bits body by body; what is wrong with the device itself comes with the next finish
+        records_ = false;
+        routed_.clear();
+        quantised_from_ = nullptr;
+        return work();
+      }
       recorded.sequence = std::move(*sequence);
       recorded.routed = routed_;
     }

@@ -61,7 +61,9 @@ concept OrdersQueues = requires(D d, Queue queue) {
   { d.after(queue, queue) } -> std::same_as<void>;     // (later, earlier): later waits for all that earlier holds now
   { d.finish(queue) } -> std::same_as<Result<void>>;   // waits for a queue
 };
-/// Between begin_capture and end_capture, compute's launches and copies are recorded, with their arguments, and not run.
+/// Between begin_capture and end_capture, compute's launches and copies are recorded, with their arguments, and not run;
+/// nothing may be allocated or waited for. A recording that fails has run nothing and leaves the device as it was: a failure
+/// from before it is still finish's to return.
 template <class D>
 concept ReplaysSequences = requires(D d, typename D::Sequence& sequence) {
   { d.begin_capture() } -> std::same_as<void>;
