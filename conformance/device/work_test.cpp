@@ -47,6 +47,29 @@ BOOST_AUTO_TEST_CASE(where_no_sequence_can_be_made_passes_are_launched) {
   BOOST_TEST(counts.launches > 0U);
 }
 
+BOOST_AUTO_TEST_CASE(every_position_of_a_long_context_has_its_own_row) {
+  constexpr std::uint32_t kContext = 700, kHeadDim = 8;
+  const auto kernels = on_queues();
+  DeviceBackend<HostQueues> backend(kernels, 1);
+  Accountant memory;
+  require_ok(backend.reserve(memory, {.max_tokens = kContext, .widest = 32, .expert_ffn = 32, .context = kContext, .n_layers = 1, .n_heads = 1, .head_dim = kHeadDim, .n_experts = 1, .top_k = 1}));
+  const RopeTable table(1e4, kHeadDim);
+  require_ok(backend.fill_positions(table));
+  std::vector<float> wanted(std::size_t{kContext} * kHeadDim);
+  for (std::uint32_t p = 0; p < kContext; ++p) table.fill(p, wanted.data() + std::size_t{p} * kHeadDim);
+  auto out = backend.allocate(memory, MemoryClass::scratch, Bytes{wanted.size() * sizeof(float)});
+  require_ok(out);
+  auto* const rows = reinterpret_cast<float*>(out->data());
+  const std::vector<TokenId> tokens(kContext);
+  require_ok(backend.pass(tokens, 0, false, [&]() -> Result<void> {
+    backend.positions(table, 0, kContext, kHeadDim, rows);
+    return {};
+  }));
+  const auto got = backend.read(rows, wanted.size());
+  require_ok(got);
+  BOOST_TEST(std::vector<float>(got->begin(), got->end()) == wanted, boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(a_recording_takes_neither_waits_nor_memory) {
   HostQueues queues;
   for (const bool waits : {true, false}) {

@@ -215,10 +215,15 @@ class DeviceBackend {
   /// Every position's row is on the device from the start; a pass takes those of its positions.
   template <class Table>
   Result<void> fill_positions(const Table& table) {
+    constexpr std::uint32_t kAtOnce = 256;  // a long context's are more than this machine's budget has room for
     const std::size_t dim = at_.shape.head_dim;
-    std::vector<float> rows(at_.shape.context * dim);
-    for (std::uint32_t p = 0; p < at_.shape.context; ++p) table.fill(p, rows.data() + p * dim);
-    return write(reinterpret_cast<std::byte*>(at_.rope), reinterpret_cast<const std::byte*>(rows.data()), rows.size() * sizeof(float));
+    std::vector<float> rows(kAtOnce * dim);
+    for (std::uint32_t first = 0; first < at_.shape.context; first += kAtOnce) {
+      const std::uint32_t n = std::min(kAtOnce, at_.shape.context - first);
+      for (std::uint32_t p = 0; p < n; ++p) table.fill(first + p, rows.data() + p * dim);
+      COLI_CHECK(write(reinterpret_cast<std::byte*>(at_.rope + first * dim), reinterpret_cast<const std::byte*>(rows.data()), n * dim * sizeof(float)));
+    }
+    return {};
   }
   template <class Table>
   void positions(const Table&, std::uint32_t, std::uint32_t n, std::uint32_t head_dim, float* out) {
