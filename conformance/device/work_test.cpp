@@ -70,6 +70,14 @@ BOOST_AUTO_TEST_CASE(every_position_of_a_long_context_has_its_own_row) {
   BOOST_TEST(std::vector<float>(got->begin(), got->end()) == wanted, boost::test_tools::per_element());
 }
 
+BOOST_AUTO_TEST_CASE(memory_that_is_not_pinned_is_told) {
+  auto pinned = open_fixture<device>("tiny_f32.gguf", {}, on_queues());
+  auto refused = open_fixture<device>("tiny_f32.gguf", {}, on_queues({.refuse_pins = true}));
+  const auto notes = refused.notes();
+  BOOST_TEST(notes.size() == pinned.notes().size() + 1);
+  BOOST_TEST(notes.back().find("could not be pinned") != std::string::npos, notes.back());
+}
+
 BOOST_AUTO_TEST_CASE(a_recording_takes_neither_waits_nor_memory) {
   HostQueues queues;
   for (const bool waits : {true, false}) {

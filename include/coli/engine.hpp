@@ -82,7 +82,13 @@ class engine {
   }
   const Kernels& kernels() const noexcept { return model_->backend.kernels(); }
   /// What a person should be told: where something slower than it could be is in use, and why.
-  std::vector<std::string> notes() const { return model_->experts->notes(); }
+  std::vector<std::string> notes() const {
+    std::vector<std::string> all = model_->experts->notes();
+    if constexpr (!Backend::kHostMemory)
+      if (const Bytes unpinned{model_->backend.device().work().unpinned_bytes}; unpinned.value != 0)
+        all.push_back(to_text(unpinned) + " of this machine's memory could not be pinned (ulimit -l, or a container's limit): what is uploaded from there comes slower, and nothing runs beside it");
+    return all;
+  }
   unsigned threads() const noexcept { return model_->backend.n_threads(); }
   KvFormat kv_format() const noexcept { return model_->kv.shape().format; }
   std::uint32_t context() const noexcept { return model_->kv.shape().capacity; }

@@ -131,10 +131,12 @@ class CudaDevice {
     note([&] { return cudaMemsetAsync(at, 0, n, stream(Queue::compute)); }, "cudaMemsetAsync");
   }
 
-  /// Pinned memory is what makes an upload run beside other work. Refusal leaves it slower, not wrong.
+  /// Pinned memory is what makes an upload run beside other work. Refusal leaves it slower, not wrong, and is told.
   void pin(std::byte* at, std::size_t n) {
     use();
-    if (cudaHostRegister(at, n, cudaHostRegisterDefault) != cudaSuccess) (void)cudaGetLastError();
+    if (cudaHostRegister(at, n, cudaHostRegisterDefault) == cudaSuccess) return;
+    (void)cudaGetLastError();
+    work_.unpinned_bytes += n;
   }
   void unpin(std::byte* at) noexcept {
     use();

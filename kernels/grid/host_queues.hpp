@@ -38,6 +38,7 @@ struct HostQueuesOptions {
   bool forget_after = false;  // planted: `after` orders nothing
   bool forget_finish = false; // planted: finish of the copies does nothing
   bool refuse_recordings = false;  // planted: no recording becomes a sequence
+  bool refuse_pins = false;        // planted: no memory is pinned
 };
 
 class HostQueues {
@@ -83,7 +84,9 @@ class HostQueues {
       return {};
     });
   }
-  void pin(std::byte*, std::size_t) {}
+  void pin(std::byte*, std::size_t n) {
+    if (options_.refuse_pins) counts_.unpinned_bytes += n;
+  }
   void unpin(std::byte*) noexcept {}
 
   void after(Queue later, Queue earlier) {

@@ -53,7 +53,7 @@ concept MovesBytes = requires(D d, std::byte* to, const std::byte* from, std::si
   { d.upload(queue, to, from, n) } -> std::same_as<void>;  // `from` stays as it is until the queue has passed this
   { d.download(to, from, n) } -> std::same_as<void>;       // on compute; `to` is valid after finish
   { d.clear(to, n) } -> std::same_as<void>;                // on compute
-  { d.pin(to, n) } -> std::same_as<void>;                  // host memory that uploads come from: a hint
+  { d.pin(to, n) } -> std::same_as<void>;                  // host memory that uploads come from: a hint; work() counts what was refused
   { d.unpin(to) } noexcept -> std::same_as<void>;          // `to` as it was pinned
 };
 template <class D>

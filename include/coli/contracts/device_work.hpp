@@ -14,6 +14,7 @@ struct DeviceWork {
   std::uint64_t launches = 0;  // bodies put on the queue one by one
   std::uint64_t replays = 0;   // recorded sequences played
   std::uint64_t nodes = 0;     // bodies and copies of all those
+  std::uint64_t unpinned_bytes = 0;  // of this machine's memory that pin() was told of and the system refused: copies of it are slower
   /// Bodies that ran, however they were started.
   std::uint64_t bodies() const noexcept { return launches + nodes; }
 };
