@@ -111,7 +111,12 @@ Result<void> measure(std::uint64_t bytes) {
   {
     COLI_TRY(from, coli::device_buffer(*device, accountant, coli::MemoryClass::slots, Bytes{bytes}));
     COLI_TRY(to, coli::device_buffer(*device, accountant, coli::MemoryClass::slots, Bytes{bytes}));
-    COLI_TRY(took, seconds(*device, [&] { (void)cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyDeviceToDevice, device->stream(Queue::compute)); }));
+    cudaError_t copied = cudaSuccess;  // a copy that never began would be the fastest
+    COLI_TRY(took, seconds(*device, [&] {
+               const cudaError_t error = cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyDeviceToDevice, device->stream(Queue::compute));
+               if (error != cudaSuccess) copied = error;
+             }));
+    if (copied != cudaSuccess) return coli::cuda::to_error(copied, "cudaMemcpyAsync on the device");
     copy_rate = 2.0 * static_cast<double>(bytes) / took;  // read and written
     print("copy", 2.0 * static_cast<double>(bytes), took, copy_rate);
     void* pinned = nullptr;
