@@ -138,12 +138,15 @@ coli::Result<OpenModel> open_model(const ModelOptions& options) {
   COLI_TRY(profile, find_profile(options.profile));
   COLI_TRY(file, open_file(options.model));
   OpenModel model{nullptr, profile, options.model.empty() ? "embedded model" : options.model};
-  COLI_TRY(machine, machine_for(file));
-  const std::string lowered = fit_to_machine(wishes, machine);
+  // The card first: what its driver takes of this machine's memory is then in the process that the plan counts.
+  std::optional<coli::DeviceReading> device;
   if (profile->device != nullptr) {
     COLI_TRY(card, profile->device());
-    machine.device = std::move(card);
+    device = std::move(card);
   }
+  COLI_TRY(machine, machine_for(file));
+  machine.device = std::move(device);
+  const std::string lowered = fit_to_machine(wishes, machine);
   const auto named = [&](coli::Error error) { return std::move(error).in_file(model.name); };
   const auto needs = coli::model_needs(file, profile->formats);
   if (!needs) return named(needs.error());
