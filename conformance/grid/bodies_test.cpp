@@ -5,6 +5,7 @@
 
 #include "cases_attend.hpp"
 #include "cases_choice.hpp"
+#include "cases_groups.hpp"
 #include "cases_rmsnorm.hpp"
 #include "cases_rows.hpp"
 #include "on_the_emulator.hpp"
@@ -30,7 +31,10 @@ BOOST_AUTO_TEST_CASE(a_digest_knows_one_nan_and_every_other_bit) {
 }
 
 BOOST_AUTO_TEST_CASE(rmsnorm_cases) {
-  on_the_emulator([](auto& device, Report& report) { rmsnorm_rows(device, report); });
+  on_the_emulator([](auto& device, Report& report) {
+    rmsnorm_rows(device, report);
+    rmsnorm_quantised(device, report);
+  });
 }
 BOOST_AUTO_TEST_CASE(row_cases) {
   on_the_emulator([](auto& device, Report& report) {
@@ -56,6 +60,12 @@ BOOST_AUTO_TEST_CASE(top_k_cases) {
 }
 BOOST_AUTO_TEST_CASE(group_by_expert_cases) {
   on_the_emulator([](auto& device, Report& report) { group_by_expert(device, report); });
+}
+BOOST_AUTO_TEST_CASE(groups_cases) {
+  on_the_emulator([](auto& device, Report& report) {
+    expert_groups(device, report);
+    set_groups(device, report);
+  });
 }
 BOOST_AUTO_TEST_CASE(argmax_cases) {
   on_the_emulator([](auto& device, Report& report) { argmax(device, report); });

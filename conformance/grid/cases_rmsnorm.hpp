@@ -47,4 +47,24 @@ void rmsnorm_rows(Device& device, Report& report) {
     }
 }
 
+/// The 8 bits that the norm leaves are those that Quantise makes of its output, and leaving them changes no bit of that.
+template <class Device>
+void rmsnorm_quantised(Device& device, Report& report) {
+  constexpr std::uint32_t kRows = 3;
+  for (const std::uint32_t dim : shapes<Device>({32u, 256u, 288u, 2048u}, {288u})) {
+    report.context("rmsnorm in 8 bits too, " + std::to_string(dim));
+    const auto x_at = device.upload(test::random_floats(std::size_t{kRows} * dim, dim, 3));
+    const auto weight_at = device.upload(test::random_floats(dim, dim + 1));
+    const auto y_at = device.upload(std::vector<float>(std::size_t{kRows} * dim, -1)), alone_at = device.upload(std::vector<float>(std::size_t{kRows} * dim, -1));
+    const auto bits_at = device.upload(std::vector<std::byte>(q8_bytes(kRows, dim), std::byte{0x55})), wanted_at = device.upload(std::vector<std::byte>(q8_bytes(kRows, dim), std::byte{0xAA}));
+    const auto run = [&](float* to, const Q8Rows& q8) {
+      return report.expect_ok(rmsnorm(x_at.get(), weight_at.get(), to, dim, 1e-6f, q8, [&](const auto& body) { return device.launch(body, body.shape(kRows)); }));
+    };
+    if (!run(alone_at.get(), {}) || !run(y_at.get(), q8_rows(bits_at.get(), kRows, dim))) continue;
+    if (!report.expect_ok(device.launch(Quantise{alone_at.get(), q8_rows(wanted_at.get(), kRows, dim)}, Quantise::shape(kRows, dim)))) continue;
+    report.expect(download(device, y_at, report) == download(device, alone_at, report), "the norm itself differs");
+    report.expect(download(device, bits_at, report) == download(device, wanted_at, report), "the 8 bits differ");
+  }
+}
+
 }  // namespace coli::grid::cases

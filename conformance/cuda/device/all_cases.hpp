@@ -7,6 +7,7 @@
 
 #include "conformance/grid/cases_attend.hpp"
 #include "conformance/grid/cases_choice.hpp"
+#include "conformance/grid/cases_groups.hpp"
 #include "conformance/grid/cases_matmul.hpp"
 #include "conformance/grid/cases_rmsnorm.hpp"
 #include "conformance/grid/cases_rows.hpp"
@@ -20,6 +21,7 @@ void all(Device& device, Report& report) {
   quantise(device, report);
   matmul(device, report);
   rmsnorm_rows(device, report);
+  rmsnorm_quantised(device, report);
   exponential(device, report);
   rope(device, report);
   swiglu(device, report);
@@ -28,6 +30,8 @@ void all(Device& device, Report& report) {
   attend(device, report);
   top_k(device, report);
   group_by_expert(device, report);
+  expert_groups(device, report);
+  set_groups(device, report);
   argmax(device, report);
 }
 
