@@ -62,7 +62,6 @@ BOOST_AUTO_TEST_CASE(every_call_fails_as_a_value_that_names_it) {
     const auto done = call();
     BOOST_REQUIRE_MESSAGE(!done, name << " succeeded with no device");
     expect_line(done.error(), Errc::unavailable, name);
-    BOOST_TEST((cudaPeekAtLastError() == cudaSuccess), name << " leaves its error to the next launch");
   }
   const grid::Add body{nullptr, nullptr, 128};
   const auto launched = static_cast<cudaError_t>(cuda::launch(body, body.shape(128), nullptr));
