@@ -105,7 +105,7 @@ struct ExpertTier<DeviceBackend<D, Host>, ExpertMemory<E, S>> {
         device_->pin(pinned_.back(), span.size());
       }
     if (holds_all_) return bring_all();
-    core_.emplace(*geometry_, plan_, [this](EvictionShape shape, std::uint32_t) {
+    core_.emplace(*geometry_, plan_, [&](EvictionShape shape, std::uint32_t) {
       if constexpr (ChosenByName<E>) return evict_.empty() ? E(shape) : E(shape, evict_);
       else return E(shape);
     });
