@@ -213,7 +213,7 @@ Findings check_store_laws(const ExpertFiles& files, Make&& make) {
   for (std::size_t i = 0; i < 20; ++i) {
     laws.check(store->submit({LayerId{1}, ExpertId{3}}, Part::up, destinations.at(i), Urgency::demand).has_value(), "a read of what is there is accepted");
   }
-  if constexpr (requires { store->begin_reads(); }) store->begin_reads();
+  if constexpr (BatchesReads<typename decltype(store)::element_type>) store->begin_reads();
   store = nullptr;
   return laws;
 }

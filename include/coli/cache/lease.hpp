@@ -43,9 +43,9 @@ class Lease {
     if (cache_ != nullptr) cache_->end(*group_);
   }
 
-  /// Each expert goes to one caller; nothing: all were handed out and nothing of them is left to be put into a slot, or
-  /// the lease has failed. Blocks only while all that is left is still being read. Errors, told to one caller once: io naming file, offset, layer and expert;
-  /// interrupted. Any thread.
+  /// Each expert goes to one caller; nothing: all were handed out and no part of them is left to fill, or the lease has
+  /// failed. Blocks only while all that is left, to compute or to fill, is being read. Errors, told to one caller once:
+  /// io naming file, offset, layer and expert; interrupted. Any thread.
   Result<std::optional<ReadyExpert>> next() { return cache_->next(*group_); }
 
   /// The expert's down matrix, waiting for it where it must. Errors: the lease's, each time. Any thread.
